@@ -282,8 +282,9 @@ class Builder:
         """The trace; the hosts in the order of `hosts`, then those of lanes alone. The builder is
         empty afterwards.
         """
-        hosts = list(dict.fromkeys([*hosts, *(row.host for row in self._rows)]))
-        host_of = np.array([hosts.index(row.host) for row in self._rows], np.int32)
+        lane_hosts = [row.host for row in self._rows]
+        hosts = list(dict.fromkeys([*hosts, *lane_hosts]))
+        host_of = np.array(list(map(hosts.index, lane_hosts)), np.int32)
         chunk = self._near_events(host_of, len(hosts))
         clock = self._clock(chunk, host_of, len(hosts))
         lanes = self._table(hosts)
@@ -444,13 +445,20 @@ def _numbers(column: npt.NDArray[np.generic], present: npt.NDArray[np.bool_] | N
 
 def _joined(chunks: Sequence[_Chunk]) -> _Chunk:
     """The events of all chunks, without their args."""
-    none32, none64 = np.zeros(0, np.int32), np.zeros(0, np.int64)
+    if not chunks:
+        none32, none64 = np.zeros(0, np.int32), np.zeros(0, np.int64)
+        return _Chunk(none32, none32, none64, none64)
     return _Chunk(
-        np.concatenate([none32, *(chunk.lane for chunk in chunks)]),
-        np.concatenate([none32, *(chunk.name for chunk in chunks)]),
-        np.concatenate([none64, *(chunk.start for chunk in chunks)]),
-        np.concatenate([none64, *(chunk.duration for chunk in chunks)]),
+        _column(chunks, "lane"),
+        _column(chunks, "name"),
+        _column(chunks, "start"),
+        _column(chunks, "duration"),
     )
+
+
+def _column(parts: Sequence[object], name: str) -> npt.NDArray[Any]:
+    """The arrays of one name of several objects, one behind the other."""
+    return np.concatenate([getattr(part, name) for part in parts])
 
 
 def _moved_flows(flows: Flows, number: Int32s, moved: Int64s) -> Flows:
@@ -521,15 +529,15 @@ def used_names(texts: Sequence[str], codes: Int32s) -> tuple[list[str], Int32s]:
 
 def joined_flows(flows: Sequence[Flows]) -> Flows | None:
     """Flows one behind the other; None where there are none."""
-    if not any(len(f.id) for f in flows):
+    if not any(len(part.id) for part in flows):
         return None
     return Flows(
-        phase=np.concatenate([part.phase for part in flows]),
-        id=np.concatenate([part.id for part in flows]),
-        category=np.concatenate([part.category for part in flows]),
-        lane=np.concatenate([part.lane for part in flows]),
-        time=np.concatenate([part.time for part in flows]),
-        enclosing=np.concatenate([part.enclosing for part in flows]),
+        phase=_column(flows, "phase"),
+        id=_column(flows, "id"),
+        category=_column(flows, "category"),
+        lane=_column(flows, "lane"),
+        time=_column(flows, "time"),
+        enclosing=_column(flows, "enclosing"),
     )
 
 
@@ -554,15 +562,21 @@ def counter_table(
     return ordered[list(COUNTER_COLUMNS)]
 
 
+def stable_order(codes: npt.NDArray[np.integer]) -> Int64s:
+    """The order of codes from 0 on; equal ones stay in their order."""
+    if codes.max(initial=0) < 1 << 16:
+        # NumPy sorts numbers of 16 bits by radix.
+        codes = codes.astype(np.uint16)
+    return np.argsort(codes, kind="stable")
+
+
 def sort_events(lane: Int32s, start: Int64s, duration: Int64s) -> Int64s:
     """The order by (lane, start, -duration); equal ones keep that of the file. Quick where lanes
     are nearly sorted already.
     """
     if not len(lane):
         return np.zeros(0, np.int64)
-    # NumPy sorts numbers of 16 bits by radix.
-    short = lane.astype(np.uint16) if lane.max() < 1 << 16 else lane
-    order = np.argsort(short, kind="stable")
+    order = stable_order(lane)
     by_lane = lane[order]
     bounds = np.flatnonzero(np.diff(by_lane)) + 1
     times = start[order]
@@ -614,8 +628,8 @@ class LazyArgs(Mapping[str, ArgColumn]):
 
     def _column(self, groups: list[tuple[Rows, Int32s]]) -> ArgColumn:
         event = np.concatenate([position[rows.event] for rows, position in groups])
-        kind = np.concatenate([rows.kind for rows, _ in groups])
-        value = np.concatenate([rows.value for rows, _ in groups])
+        every = [rows for rows, _ in groups]
+        kind, value = _column(every, "kind"), _column(every, "value")
         # The last one that names an event wins: an end's args go over those of its begin, args over
         # fields.
         last = np.full(self._events + 1, -1, np.int64)

@@ -194,7 +194,7 @@ class Claim:
     sign : str
         A file or folder that shows that there are some; empty where none was seen.
     within : str
-        The folder of such a recording that the place itself is, or lies in.
+        The folder of such a recording that the place itself is, or is in.
     files : dict of str to SourceFile
         In a place that lists whole paths: files that are read of them, by their paths below the
         place.
@@ -294,7 +294,7 @@ class Format:
         Files of such names are believed until they are read, and all in a folder are taken for the
         hosts of one run.
     empty : str
-        What is said of a file of such a name that has no byte.
+        The error for an empty file of such a name.
     gather : callable, optional
         The runs of a folder: those that formats before this one found there, and its own. Without
         it each file is a run.
@@ -317,7 +317,7 @@ class Format:
     unpacks : frozenset of str
         Packings that the reader takes as they are.
     separate_hosts : bool
-        Each file is a host of its own, and can be read without the others.
+        Each file is a separate host, and can be read without the others.
     slow : bool
         To read a file takes longer than all that is made of it, so that nothing is gained by
         reading it once more later.

@@ -114,8 +114,8 @@ def _section(data: bytes) -> Section:
             result[spec.name] = _texts(column)
         else:
             result[spec.name] = _numbers(column, spec, doubts)
-    known = np.concatenate([np.zeros(0, np.int64), *(us[good] for us, _, good in times.values())])
-    base = int(known.min()) if len(known) else 0
+    every = [np.zeros(0, np.int64), *(us[good] for us, _, good in times.values())]
+    base = int(min((us.min() for us in every if len(us)), default=0))
     for name, (us, frac, good) in times.items():
         far = good & (us - base > LONGEST_US)
         if far.any():
@@ -152,7 +152,9 @@ def _rows(body: bytes, specs: list[Column], doubts: list[Note]) -> pd.DataFrame 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            raw = pd.read_csv(io.BytesIO(body), dtype=types, on_bad_lines="warn", **options)
+            raw: pd.DataFrame = pd.read_csv(
+                io.BytesIO(body), dtype=types, on_bad_lines="warn", **options
+            )
         except pd.errors.EmptyDataError:
             return None
         except pd.errors.ParserError:

@@ -93,8 +93,9 @@ class Strings:
 
 def category(values: list[str | None], inverse: Int64s) -> pd.Categorical:
     """Texts by the place of each row among `values`."""
-    bare = np.array([(text or "").strip(' \t\r\n"') or None for text in values], object)
-    codes, names = pd.factorize(np.where(bare == "N/A", None, bare))
+    bare = [(text or "").strip(' \t\r\n"') for text in values]
+    present = [None if text in ("", "N/A") else text for text in bare]
+    codes, names = pd.factorize(np.array(present, object))
     categories = pd.Index(names, dtype=object)
     return pd.Categorical.from_codes(np.append(codes, -1)[inverse.ravel()], categories=categories)
 
@@ -105,7 +106,7 @@ class Database:
     Raises
     ------
     ReadError
-        The file could not be read, or is no database.
+        The file could not be read, or is not a database.
     """
 
     def __init__(self, file: SourceFile) -> None:
@@ -139,8 +140,8 @@ class Database:
         missing = [item for item in kinds.items() if item not in cached]
         if missing:
             columns = self._read_columns(table, [name for name, _ in missing])
-            known = [*columns.values(), *cached.values()]
-            count = len(known[0]) if known else self._count(table)
+            any_column = next(iter((*columns.values(), *cached.values())), None)
+            count = self._count(table) if any_column is None else len(any_column)
             for name, kind in missing:
                 typed, none = _TYPED[kind]
                 if name in columns:

@@ -598,7 +598,7 @@ class _EventReader:
         events.add("X", _by_row(lanes, inverse), name, rows["startNs"], rows["endNs"], args=args)
 
     def _overlaps(self) -> None:
-        """Where computing and communication overlap, as the exporter found it."""
+        """Overlaps of computing and communication, as the exporter derived them."""
         base, events = self.base, self.events
         rows = base.read("OVERLAP_ANALYSIS", "deviceId startNs endNs type")
         pairs, inverse = tuples_of(np.maximum(rows["deviceId"], 0), rows["type"])

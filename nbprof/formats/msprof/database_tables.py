@@ -18,6 +18,7 @@ import pandas as pd
 from nbprof.core.files import printable
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s, Table
+from nbprof.formats.build import stable_order
 from nbprof.formats.msprof import notes
 from nbprof.formats.msprof.columns import columns
 from nbprof.formats.msprof.csv import LONGEST_US, MOST_BYTES
@@ -117,9 +118,9 @@ class _TableBuilder:
         doubts: list[Note] = []
         columns = {name: _sound(name, column) for name, column in frame.items()}
         times = {name: moments(ns) for name, ns in (times or {}).items()}
-        known = np.concatenate([np.zeros(0, np.int64), *times.values()])
-        known = known[known != NONE]
-        first = int(known.min()) if len(known) else 0
+        every = np.concatenate([np.zeros(0, np.int64), *times.values()])
+        every = every[every != NONE]
+        first = int(every.min()) if len(every) else 0
         for name, ns in times.items():
             far = (ns != NONE) & ((ns - first) // 1000 > LONGEST_US)
             if far.any():
@@ -246,12 +247,8 @@ class _TableBuilder:
         op_rows = taken(row_in_table, row)
         used, inverse = used_of(metrics["name"])
         rows = np.flatnonzero(op_rows >= 0)
-        counter = inverse[rows]
-        if len(used) < 1 << 16:
-            # NumPy sorts numbers of 16 bits by radix.
-            counter = counter.astype(np.uint16)
         # By counter, each in the order of the file.
-        rows = rows[np.argsort(counter, kind="stable")]
+        rows = rows[stable_order(inverse[rows])]
         bounds = np.searchsorted(inverse[rows], np.arange(len(used) + 1))
         result: dict[str, Floats] = {}
         for text, low, high in zip(
@@ -610,18 +607,20 @@ def _devices(base: Database, device_ids: Int64s) -> Int64s:
 def _npus(devices: Int64s) -> pd.Categorical:
     used, inverse = used_of(devices)
     names = [f"NPU:{number}" for number in used.tolist()]
-    return category(_where(used >= 0, names), inverse)
+    return category(_only_valid(names, used >= 0), inverse)
 
 
 def _handles(values: Int64s) -> pd.Categorical:
     """Numbers that are handles, as texts."""
     used, inverse = used_of(values)
-    return category(_where(used != NONE, list(map(str, used.tolist()))), inverse)
+    return category(_only_valid(list(map(str, used.tolist())), used != NONE), inverse)
 
 
-def _where(valid: npt.NDArray[np.bool_], texts: list[str]) -> list[str | None]:
+def _only_valid(texts: list[str], valid: npt.NDArray[np.bool_]) -> list[str | None]:
     """The texts, None where they are not valid."""
-    result: list[str | None] = np.where(valid, np.array(texts, object), None).tolist()
+    result: list[str | None] = [*texts]
+    for i in np.flatnonzero(~valid).tolist():
+        result[i] = None
     return result
 
 

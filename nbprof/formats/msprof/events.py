@@ -84,11 +84,11 @@ class _New:
         if shared or len(trace.display) != len(trace.names):
             trace.display = trace.names
         counts = np.bincount(lane, minlength=len(trace.lanes) + len(self.lanes))
-        rows = []
+        lane_rows = []
         for (host, process, thread, labels), i in self.lanes.items():
             row = lane_row(i, host, process, thread, process, thread, labels)
-            rows.append({**row, "line_id": i, "events": int(counts[i])})
-        new_lanes = pd.DataFrame(rows)
+            lane_rows.append({**row, "line_id": i, "events": int(counts[i])})
+        new_lanes = pd.DataFrame(lane_rows)
         if len(trace.lanes):
             new_lanes = pd.concat([trace.lanes, new_lanes], ignore_index=True)
         trace.lanes = new_lanes
@@ -119,7 +119,7 @@ def _work(trace: Trace) -> pd.DataFrame:
     if not len(events):
         return pd.DataFrame({"host": [], "name": [], "start": [], "event": []}, dtype=np.int64)
     on = lanes["process"].astype(str).str.fullmatch(_WORK).to_numpy(np.bool_)
-    host = pd.Index(trace.hosts).get_indexer(lanes["host"])
+    host = pd.Index(trace.hosts).get_indexer(pd.Index(lanes["host"]))
     rows = np.flatnonzero(on[events.lane])
     return pd.DataFrame(
         {
@@ -162,20 +162,14 @@ def _link(
     lost = valid & (event < 0)
     if new is None or not lost.any():
         return
-    _make(trace, new, table, lost, name, kind, start)
+    _make(new, table, lost, name, kind, start)
 
 
 def _make(
-    trace: Trace,
-    new: _New,
-    table: Table,
-    lost: npt.NDArray[np.bool_],
-    name: str,
-    kind: str,
-    start: Int64s,
+    new: _New, table: Table, lost: npt.NDArray[np.bool_], name: str, kind: str, start: Int64s
 ) -> None:
     frame = table.frame
-    host = trace.hosts[table.host]
+    host = new.trace.hosts[table.host]
     code = _titles(frame, name, kind, new.code, new.code("task"))[lost]
     stream, device = _ids(frame, "stream_id", -1)[lost], _ids(frame, "device_id", 0)[lost]
     # Communication runs on streams that the table does not name; at the lowest level it names none
@@ -207,11 +201,10 @@ def _titles(
     kinds = frame[kind].array if kind in frame else names
     by_name = [code(str(text)) for text in names.categories]
     by_kind = [code(str(text)) for text in kinds.categories]
-    return np.where(
-        names.codes >= 0,
-        np.array([*by_name, nameless], np.int64)[names.codes],
-        np.array([*by_kind, nameless], np.int64)[kinds.codes],
-    )
+    result: Int64s = np.array([*by_name, nameless], np.int64)[names.codes]
+    unnamed = names.codes < 0
+    result[unnamed] = np.array([*by_kind, nameless], np.int64)[kinds.codes[unnamed]]
+    return result
 
 
 def _ids(frame: pd.DataFrame, name: str, missing: int) -> Int64s:

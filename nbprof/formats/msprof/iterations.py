@@ -21,17 +21,18 @@ def spans(frame: pd.DataFrame) -> tuple[Int64s, Int64s]:
     end = frame["iteration_end_ps"].fillna(-1).to_numpy(np.int64)
     finish = end.copy()
     if "iteration_us" in frame:
-        finish = end - np.rint(
-            np.nan_to_num(frame["iteration_us"].to_numpy(np.float64)) * 1e6
-        ).astype(np.int64)
+        length_us = np.nan_to_num(frame["iteration_us"].to_numpy(np.float64))
+        finish = end - np.rint(length_us * 1e6).astype(np.int64)
     for column in ("fp_start_ps", "iteration_start_ps"):
         if column in frame:
             numbers = frame[column].fillna(-1).to_numpy(np.int64)
             finish = np.where(numbers >= 0, numbers, finish)
-    keys = [
-        frame[c].fillna(-1).to_numpy(np.int64) if c in frame else np.zeros(len(frame), np.int64)
-        for c in ("model_id", "device_id")
-    ]
+    keys = []
+    for name in ("model_id", "device_id"):
+        if name in frame:
+            keys.append(frame[name].fillna(-1).to_numpy(np.int64))
+        else:
+            keys.append(np.zeros(len(frame), np.int64))
     order = np.lexsort((end, *keys))
     same = np.ones(len(frame), np.bool_)
     for key in keys:

@@ -228,10 +228,10 @@ def _other_ranks(recording: Recording) -> list[Recording]:
         if rank in databases:
             return []
         databases[rank] = file
-    others = list(databases.values())[1:]
-    for file in others:
+    further = list(databases.values())[1:]
+    for file in further:
         recording.files.remove(file)
-    return [Recording(recording.path, [file]) for file in others]
+    return [Recording(recording.path, [file]) for file in further]
 
 
 def _facts(recording: Recording, receipt: Receipt) -> None:

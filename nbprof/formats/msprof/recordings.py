@@ -1,7 +1,7 @@
 """Finds recordings of Ascend's profilers in a place, and groups them to runs.
 
 A recording is a folder `PROF_*` of msprof, or `*_ascend_pt` (`*_ascend_ms`) of torch_npu and
-MindSpore, which may hold a `PROF_*` of its own; else the folder around
+MindSpore, which may contain a `PROF_*`; else the folder around
 `mindstudio_profiler_output`, `ASCEND_PROFILER_OUTPUT`, `summary` or `timeline`, or the folder of
 the tables. Each is of one process; those of different ranks or devices in one folder that began
 within a minute are one run.

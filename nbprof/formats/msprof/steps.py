@@ -264,7 +264,7 @@ def _frame(marks: Iterable[_Mark], device: int | None, clock: _Clock) -> pd.Data
     if not rows:
         return None
     frame = pd.DataFrame(rows, dtype=object)
-    for name in frame:
+    for name in map(str, frame):
         frame[name] = frame[name].astype("float64" if name.endswith("_us") else "Int64")
     if frame["get_next_us"].isna().all():
         del frame["get_next_us"]

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-import numpy as np
 import pandas as pd
 
 from nbprof.core.files import SourceFile, join_some, printable
@@ -153,7 +152,7 @@ def _set_device(table: Table, device: int | None) -> None:
         and table.kind not in ("api_statistic", "operator_details", "fusion_op")
     ):
         frame = table.frame = frame.copy(deep=False)
-        frame.insert(0, "device_id", pd.array(np.full(len(frame), device), dtype="Int64"))
+        frame.insert(0, "device_id", pd.Series(device, index=frame.index, dtype="Int64"))
     table.device = device_in(frame)
 
 

@@ -432,7 +432,7 @@ def _message(message: facts.Message, report: Report) -> str:
 
 
 def _contradiction(word: str, tables: Sequence[str], report: Report) -> str:
-    """How many events of a kind there are after all; empty if there are none."""
+    """A sentence that there are events of a kind after all; empty if there are none."""
     count = sum(report.counts.get(table, 0) for table in tables)
     if not count:
         return ""

@@ -16,6 +16,7 @@ from nbprof.core import wire
 from nbprof.core.errors import ReadError
 from nbprof.core.trace import DOUBLE, INT, TEXT, UINT, Int32s, Int64s
 from nbprof.core.wire import FIXED64, LENGTH, VARINT
+from nbprof.formats.build import stable_order
 from nbprof.formats.chrome.part import Rows
 from nbprof.formats.perfetto import fields as perfetto_fields
 from nbprof.formats.perfetto import sequences as perfetto_sequences
@@ -87,22 +88,17 @@ def read(
     result: dict[str, Rows] = {}
     if not parts:
         return result, damaged
-    rows, names = np.concatenate([f.row for f in parts]), np.concatenate([f.name for f in parts])
-    kinds, values = (
-        np.concatenate([f.kind for f in parts]),
-        np.concatenate([f.value for f in parts]),
-    )
-    places = np.concatenate([f.rank for f in parts])
+    rows = np.concatenate([part.row for part in parts])
+    names = np.concatenate([part.name for part in parts])
+    kinds = np.concatenate([part.kind for part in parts])
+    values = np.concatenate([part.value for part in parts])
     if len(parts) > 1:
         # In the order of the file: of several of one name the last counts.
-        order = np.argsort(places, kind="stable")
+        order = np.argsort(np.concatenate([part.rank for part in parts]), kind="stable")
         rows, names, kinds, values = rows[order], names[order], kinds[order], values[order]
     listed = texts.listed
     codes = np.flatnonzero(np.bincount(names))
-    order = np.argsort(
-        np.searchsorted(codes, names).astype(np.uint16 if len(codes) < 1 << 16 else np.int64),
-        kind="stable",
-    )
+    order = stable_order(np.searchsorted(codes, names))
     edges = np.searchsorted(names[order], codes)
     for code, rows_of_code in zip(codes.tolist(), np.split(order, edges[1:]), strict=True):
         result[listed[code]] = Rows(rows[rows_of_code], kinds[rows_of_code], values[rows_of_code])
@@ -154,7 +150,7 @@ def _values(
 
     def add(annotation: Int32s, kind: int | npt.NDArray[np.uint8], value: Int64s) -> None:
         if len(annotation):
-            kinds = np.full(len(annotation), kind, np.uint8) if isinstance(kind, int) else kind
+            kinds = np.full(len(annotation), kind, np.uint8)
             result.append(_Values(annotation, kinds, value))
 
     annotation, value = columns.numbers(2)
@@ -230,9 +226,8 @@ def _array_item(data: bytes, row: int, sequences: Sequences, depth: int) -> obje
             elif number == 7:
                 result = hex(value)
             elif number == 17:
-                result = (
-                    sequences.entry(perfetto_sequences.TEXT, row, wire.signed(value)) or b""
-                ).decode("utf-8", "replace")
+                text = sequences.entry(perfetto_sequences.TEXT, row, wire.signed(value)) or b""
+                result = text.decode("utf-8", "replace")
         elif kind == FIXED64 and number == 5:
             result = float(np.frombuffer(data, "<f8", 1, value)[0])
         elif kind == LENGTH:
@@ -242,9 +237,8 @@ def _array_item(data: bytes, row: int, sequences: Sequences, depth: int) -> obje
             elif number == 8:
                 raise ReadError("values that nest in themselves are not read")
             elif number == 11:
-                keys.append(
-                    (_key(content, row, sequences), _array_item(content, row, sequences, depth + 1))
-                )
+                key = _key(content, row, sequences)
+                keys.append((key, _array_item(content, row, sequences, depth + 1)))
             elif number == 12:
                 values.append(_array_item(content, row, sequences, depth + 1))
     if keys:
@@ -256,7 +250,8 @@ def _key(data: bytes, row: int, sequences: Sequences) -> str:
     annotation = part(data)
     if 10 in annotation:
         return perfetto_sequences.text(annotation, 10)
-    name_entry = sequences.entry(
-        perfetto_sequences.KEY, row, perfetto_sequences.integer(annotation, 1)
-    )
-    return name_entry.decode("utf-8", "replace") if name_entry is not None else _LOST
+    ident = perfetto_sequences.integer(annotation, 1)
+    name = sequences.entry(perfetto_sequences.KEY, row, ident)
+    if name is None:
+        return _LOST
+    return name.decode("utf-8", "replace")

@@ -60,10 +60,12 @@ class Clocks:
             for entry in clocks:
                 clock = self._clock(integer(entry, 1), int(sequences.code[packet]))
                 unit = integer(entry, 4, 1)
-                self._unit[clock] = unit if 0 < unit < 1 << 32 else 1
+                if not 0 < unit < 1 << 32:
+                    unit = 1
+                self._unit[clock] = unit
                 if integer(entry, 3):
                     self._adds.add(clock)
-                time = (integer(entry, 2) & 0xFFFFFFFFFFFFFFFF) * self._unit[clock]
+                time = (integer(entry, 2) & 0xFFFFFFFFFFFFFFFF) * unit
                 if time < _MOST_NS:
                     self._shots.setdefault(clock, {})[number] = time
         self.trace = primary or BOOTTIME
@@ -171,9 +173,8 @@ class Clocks:
     def _moved(self, time: Int64s, way: list[Clock]) -> Int64s:
         for here, there in pairwise(way):
             rows, theirs = self._shots[here], self._shots[there]
-            pairs = np.array(
-                sorted({(rows[i], theirs[i]) for i in rows.keys() & theirs.keys()}), np.int64
-            ).reshape(-1, 2)
+            shared = {(rows[shot], theirs[shot]) for shot in rows.keys() & theirs.keys()}
+            pairs = np.array(sorted(shared), np.int64).reshape(-1, 2)
             # By the last snapshot before each time, or the first one.
             shot = np.maximum(np.searchsorted(pairs[:, 0], time, side="right") - 1, 0)
             time = time - pairs[shot, 0] + pairs[shot, 1]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from nbprof.core import wire
 from nbprof.core.errors import ReadError
 from nbprof.core.receipt import Receipt
-from nbprof.core.runs import rows_by_value
+from nbprof.core.runs import rows_by_value, run_starts
 from nbprof.core.trace import TEXT, Int32s, Int64s
 from nbprof.core.wire import FIXED64
 from nbprof.formats.build import Builder, Coded, Values
@@ -121,10 +121,8 @@ class Events:
         code = self.sequences.lookup(perfetto_sequences.CATEGORY, row, ident, codes)
         owner, start, end = self.fields.spans(EVENT, 22)
         if len(owner):
-            row, code = (
-                np.concatenate([row, owner]),
-                np.concatenate([code, self.texts.spans(self.buf, start, end)]),
-            )
+            row = np.concatenate([row, owner])
+            code = np.concatenate([code, self.texts.spans(self.buf, start, end)])
         row, code = row[code >= 0], code[code >= 0]
         result = np.full(self.fields.count, -1, np.int32)
         result[row[::-1]] = code[::-1]
@@ -134,14 +132,9 @@ class Events:
             groups: dict[int, list[int]] = {}
             for event, category in zip(row[several].tolist(), code[several].tolist(), strict=True):
                 groups.setdefault(event, []).append(category)
-            joined_codes: dict[tuple[int, ...], int] = {}
             for event, categories in groups.items():
-                key = tuple(categories)
-                if key not in joined_codes:
-                    joined_codes[key] = self.texts.code(
-                        ",".join(listed[category] for category in key)
-                    )
-                result[event] = joined_codes[key]
+                names = [listed[category] for category in categories]
+                result[event] = self.texts.code(",".join(names))
         return result
 
     def _types(self) -> npt.NDArray[np.uint8]:
@@ -159,12 +152,9 @@ class Events:
         lacks = self.usable & ~self.fields.has(EVENT, 11)
         if lacks.any():
             default = self.sequences.default
-            default_tracks = np.array(
-                [*(defaults.track or 0 for defaults in self.sequences.defaults), 0], np.int64
-            )
-            has_track = np.array(
-                [*(defaults.track is not None for defaults in self.sequences.defaults), False]
-            )
+            tracks = [defaults.track for defaults in self.sequences.defaults]
+            has_track = np.array([track is not None for track in (*tracks, None)])
+            default_tracks = np.array([track or 0 for track in (*tracks, None)], np.int64)
             uuid = np.where(lacks & has_track[default], default_tracks[default], uuid)
         code, uuids = numbered(uuid)
         return self._placed(code, uuids)
@@ -182,7 +172,8 @@ class Events:
             if first[track] < 0:
                 continue
             name = int(self.name[first[track]])
-            location = self.tracks.locate(uuids[track], listed[name] if name >= 0 else "")
+            title = "" if name < 0 else listed[name]
+            location = self.tracks.locate(uuids[track], title)
             table[track] = number.setdefault(location.key, len(number))
             if table[track] == len(self.places):
                 self.places.append(location)
@@ -276,7 +267,9 @@ class Events:
             return location.thread
         key = (location.process, location.pid, location.thread)
         names[key] = names.get(key, 0) + 1
-        return location.thread if names[key] == 1 else f"{location.thread} {names[key]}"
+        if names[key] == 1:
+            return location.thread
+        return f"{location.thread} {names[key]}"
 
     def _args(
         self, builder: Builder, slice_of: _SliceOf, event: Int64s, marks: Int64s
@@ -303,12 +296,10 @@ class Events:
         for key, rows in arrays.items():
             result[key] = Rows(slice_of[rows.event], rows.kind, rows.value)
         if (self.category[event] >= 0).any():
-            category = Coded(self.category[event])
-            result["cat"] = (
-                category
-                if "cat" not in result
-                else joined([rows_of(result["cat"]), rows_of(category)])
-            )
+            categories = [rows_of(Coded(self.category[event]))]
+            if "cat" in result:
+                categories.insert(0, rows_of(result["cat"]))
+            result["cat"] = joined(categories)
         if len(marks):
             order = slice_of[marks]
             result["ph"] = Rows(
@@ -358,18 +349,15 @@ class Events:
         result: list[tuple[int, int]] = []
         for owner, a, b in zip(row.tolist(), start.tolist(), end.tolist(), strict=True):
             data = bytes(self.buf.data[a:b])
+            values: list[int] = []
             if kind == FIXED64:
-                result += [
-                    (owner, value)
-                    for value in np.frombuffer(data[: len(data) // 8 * 8], "<i8").tolist()
-                ]
+                values = np.frombuffer(data[: len(data) // 8 * 8], "<i8").tolist()
             else:
                 try:
-                    result += [
-                        (owner, value) for value in perfetto_sequences.numbers_of({1: [data]}, 1)
-                    ]
+                    values = perfetto_sequences.numbers_of({1: [data]}, 1)
                 except ReadError:
                     damaged += 1
+            result += [(owner, value) for value in values]
         if damaged:
             self.receipt.add(notes.damaged_lists(damaged))
         table = np.array(result, np.int64).reshape(-1, 2)
@@ -447,25 +435,21 @@ class Events:
             return row.astype(np.int64), event, values
         nth = _nth(row)
         own_row, own_track = self.fields.numbers(EVENT, tracks)
-        places = dict(
-            zip(
-                zip(own_row.tolist(), _nth(own_row).tolist(), strict=True),
-                own_track.tolist(),
-                strict=True,
-            )
-        )
+        own_keys = zip(own_row.tolist(), _nth(own_row).tolist(), strict=True)
+        places = dict(zip(own_keys, own_track.tolist(), strict=True))
         has_own = np.isin(row, own_row)
         default = self.sequences.default[row]
-        lists = [
-            defaults.counters if kind != FIXED64 else defaults.double_counters
-            for defaults in self.sequences.defaults
-        ]
+        lists = [defaults.counters for defaults in self.sequences.defaults]
+        if kind == FIXED64:
+            lists = [defaults.double_counters for defaults in self.sequences.defaults]
+        # Of the packets for which no defaults apply.
+        lists.append([])
         result = np.zeros(len(row), np.int64)
         valid = np.ones(len(row), np.bool_)
         without = np.flatnonzero(~has_own)
-        for rows in (without[group] for group in rows_by_value(default[without])):
-            default_track = int(default[rows[0]])
-            listed = np.array(lists[default_track] if default_track >= 0 else [], np.int64)
+        for group in rows_by_value(default[without]):
+            rows = without[group]
+            listed = np.array(lists[default[rows[0]]], np.int64)
             fits = nth[rows] < len(listed)
             valid[rows] = fits
             result[rows[fits]] = listed[nth[rows[fits]]]
@@ -510,9 +494,9 @@ def rows_of(values: Values) -> Rows:
 
 def _nth(row: Int32s) -> Int64s:
     """For rows in runs, which one of its run each is."""
-    position = np.arange(len(row))
-    first = np.append(True, row[1:] != row[:-1]) if len(row) else np.zeros(0, np.bool_)
-    return position - np.maximum.accumulate(np.where(first, position, 0)) if len(row) else position
+    starts = run_starts(row)
+    lengths = np.diff(np.append(starts, len(row)))
+    return np.arange(len(row)) - np.repeat(starts, lengths)
 
 
 def _numbered(ident: Int64s) -> Int64s:

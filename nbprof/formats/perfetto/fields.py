@@ -164,11 +164,10 @@ class Fields:
 
     def _joined(self, path: Path, kind: int) -> tuple[Int32s, Int64s, Int64s]:
         parts = list(self._rows(path, kind))
-        row = np.concatenate([np.zeros(0, np.int32), *(p.row for p in parts)])
-        value = np.concatenate([np.zeros(0, np.int64), *(p.value for p in parts)])
-        end = np.concatenate(
-            [np.zeros(0, np.int64), *(p.value if p.end is None else p.end for p in parts)]
-        )
+        ends = [part.value if part.end is None else part.end for part in parts]
+        row = np.concatenate([np.zeros(0, np.int32), *(part.row for part in parts)])
+        value = np.concatenate([np.zeros(0, np.int64), *(part.value for part in parts)])
+        end = np.concatenate([np.zeros(0, np.int64), *ends])
         if (row[1:] < row[:-1]).any():
             order = np.argsort(row, kind="stable")
             row, value, end = row[order], value[order], end[order]
@@ -187,7 +186,7 @@ def numbered(values: Int64s) -> tuple[Int32s, list[int]]:
         table = np.zeros(1 << _SLOT_BITS, np.int32)
         table[slot] = np.arange(len(first_values), dtype=np.int32)
         code: Int32s = table[_slots(values)]
-        other = first_values[code] != values if len(first_values) else np.zeros(0, np.bool_)
+        other = first_values[code] != values
         if not other.any():
             return code, first_values.tolist()
         first_values = np.concatenate([first_values, pd.unique(values[other][:_FIRST])])
@@ -209,22 +208,14 @@ def read(buf: wire.Bytes, start: Int64s, end: Int64s, spec: Spec) -> Fields:
     spec : Spec
     """
     words = words_of(buf)
-    work = [
-        slice(offset, min(offset + _BATCH, len(start))) for offset in range(0, len(start), _BATCH)
-    ]
+    every = np.arange(len(start), dtype=np.int32)
+    work = np.split(every, range(_BATCH, len(start), _BATCH))
 
-    def read_batch(rows: slice) -> _Batch:
-        return _read(
-            buf,
-            words,
-            np.arange(rows.start, rows.stop, dtype=np.int32),
-            start[rows],
-            end[rows],
-            spec,
-        )
+    def read_batch(rows: Int32s) -> _Batch:
+        return _read(buf, words, rows, start[rows], end[rows], spec)
 
     if len(work) < 2 or _THREADS < 2:
-        return Fields(len(start), [read_batch(rows) for rows in work])
+        return Fields(len(start), list(map(read_batch, work)))
     with ThreadPoolExecutor(_THREADS, initializer=silence) as pool:
         return Fields(len(start), list(pool.map(read_batch, work)))
 
@@ -260,15 +251,10 @@ def _read(
             elif np.count_nonzero(fits) < _FEW // 4:
                 left.append(alike[fits])
             else:
-                layout.take(
-                    [column[fits] for column in columns], rows[alike[fits]], pos[fits], result
-                )
-            remaining = ~fits
-            alike, pos, columns = (
-                alike[remaining],
-                pos[remaining],
-                [column[remaining] for column in columns],
-            )
+                fitting = [column[fits] for column in columns]
+                layout.take(fitting, rows[alike[fits]], pos[fits], result)
+            alike, pos = alike[~fits], pos[~fits]
+            columns = [column[~fits] for column in columns]
         left.append(alike)
     if left:
         rest = np.concatenate(left)

@@ -189,11 +189,11 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
             " not read.",
         )
         result[0] = replace(result[0], notes=(*result[0].notes, note))
-    return result + [
-        RunFiles(member.stem, here.folder, (member.file,), member.file.modified, _NAME)
-        for member in members
-        if member.stem not in stems
-    ]
+    for member in members:
+        if member.stem not in stems:
+            file = member.file
+            result.append(RunFiles(member.stem, here.folder, (file,), file.modified, _NAME))
+    return result
 
 
 FORMAT = Format(

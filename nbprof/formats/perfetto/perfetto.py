@@ -137,15 +137,15 @@ def read(
     for file in files:
         if progress:
             progress(f"reading {file.name}")
-        host = file.name
+        host, label = file.name, ""
         for suffix in _SUFFIXES:
             host = host.removesuffix(suffix)
         while host in hosts:
             host += "'"
+        if len(files) > 1:
+            label = f"{file.name}: "
+        _File(builder, receipt, len(hosts), label).add(file, host, limit_bytes)
         hosts.append(host)
-        _File(builder, receipt, len(hosts) - 1, f"{file.name}: " if len(files) > 1 else "").add(
-            file, host, limit_bytes
-        )
     return builder.trace(hosts, metadata)
 
 
@@ -264,17 +264,17 @@ class _File:
         time, has_time = fields.number(8), fields.has(8)
         clock, has_clock = fields.small(58), fields.has(58)
         if sequences.defaults and not has_clock.all():
-            default = np.array(
-                [*(defaults.clock for defaults in sequences.defaults), -1], np.int32
-            )[sequences.default]
+            clocks_by_default = [defaults.clock for defaults in sequences.defaults]
+            default = np.array([*clocks_by_default, -1], np.int32)[sequences.default]
             clock = np.where(~has_clock & (default >= 0), default, clock)
-        rows = np.flatnonzero(has_time & sequences.usable) if clock.any() else np.arange(0)
+        rows = np.flatnonzero(has_time & sequences.usable & clock.any())
         if len(rows):
             moved, could = clocks.on_trace(time[rows], clock[rows], sequences.code[rows], rows)
             time[rows], has_time[rows] = moved, could
         else:
             has_time &= (time >= 0) & (time < 1 << 62)
-        if later := clocks.since_1970():
+        later = clocks.since_1970()
+        if later:
             time[has_time] += later
         return time, has_time
 
@@ -334,12 +334,12 @@ def _inflate(data: memoryview, result: Growing, *, per_packet: bool) -> bool:
     except zlib.error:
         sound = False
     sound &= unpacker.eof
-    data_ = parts[0] if len(parts) == 1 else b"".join(parts)
-    if per_packet and data_:
-        stop = _starts(Buffer.of(data_))[1]
-        sound &= stop == len(data_)
-        data_ = data_[:stop]
-    result.add(data_)
+    unpacked = b"".join(parts)
+    if per_packet and unpacked:
+        stop = _starts(Buffer.of(unpacked))[1]
+        sound &= stop == len(unpacked)
+        unpacked = unpacked[:stop]
+    result.add(unpacked)
     return sound
 
 

@@ -18,6 +18,7 @@ from nbprof.core import wire
 from nbprof.core.errors import ReadError
 from nbprof.core.trace import Int32s, Int64s
 from nbprof.core.wire import LENGTH, VARINT
+from nbprof.formats.build import stable_order
 from nbprof.formats.perfetto.fields import Fields, numbered
 
 CATEGORY, NAME, KEY, TEXT, QUEUE, GPU_COUNTERS = 1, 2, 3, 29, 24, 47
@@ -55,13 +56,15 @@ def part(data: bytes) -> Message:
 
 def integer(fields: Message, number: int, missing: int = 0) -> int:
     """The number in a field; the last counts."""
-    values = [value for value in fields.get(number, ()) if isinstance(value, int)]
-    return values[-1] if values else missing
+    for value in reversed(fields.get(number, [])):
+        if isinstance(value, int):
+            return value
+    return missing
 
 
 def content(fields: Message, number: int) -> bytes | None:
     """The bytes of a field; the last counts."""
-    values = [value for value in fields.get(number, ()) if isinstance(value, bytes)]
+    values = contents(fields, number)
     return values[-1] if values else None
 
 
@@ -114,9 +117,7 @@ class Sequences:
         # The packets sequence by sequence; None where there is only one.
         self._order: Int64s | None = None
         if len(numbers) > 1:
-            self._order = np.argsort(
-                self.code.astype(np.uint16) if len(numbers) < 1 << 16 else self.code, kind="stable"
-            )
+            self._order = stable_order(self.code)
         flags = fields.small(13)
         cleared = self._by_sequence((flags & _CLEARED) != 0)
         cleared |= self._by_sequence(fields.has(41))
@@ -142,7 +143,9 @@ class Sequences:
         self._codes: dict[int, _Lookup] = {}
 
     def _by_sequence(self, column: _Column) -> _Column:
-        return column if self._order is None else column[self._order]
+        if self._order is None:
+            return column
+        return column[self._order]
 
     def _back(self, column: _Column) -> _Column:
         """A column by sequences in the order of the packets."""
@@ -174,9 +177,11 @@ class Sequences:
             try:
                 packet_defaults = message(buf.data, a, b)
                 defaults.clock = integer(packet_defaults, 58, -1)
-                if (inner := content(packet_defaults, 11)) is not None:
+                inner = content(packet_defaults, 11)
+                if inner is not None:
                     event = part(inner)
-                    defaults.track = integer(event, 11) if 11 in event else None
+                    if 11 in event:
+                        defaults.track = integer(event, 11)
                     defaults.counters = numbers_of(event, 31)
                     defaults.double_counters = numbers_of(event, 45)
             except ReadError:
@@ -229,9 +234,10 @@ class Sequences:
         """
         if table not in self._codes:
             self._codes[table] = _Lookup(self.tables.get(table, {}), self.states)
-        return self._codes[table].find(
-            self.state if rows is None else self.state[rows], ident, np.asarray(codes, np.int32)
-        )
+        state = self.state
+        if rows is not None:
+            state = state[rows]
+        return self._codes[table].find(state, ident, np.asarray(codes, np.int32))
 
 
 def _last(marks: npt.NDArray[np.bool_]) -> Int32s:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from nbprof.core.runs import run_starts
 from nbprof.core.trace import Int32s, Int64s
+from nbprof.formats.build import stable_order
 
 
 @dataclass
@@ -49,20 +50,16 @@ def pair(track: Int32s, time: Int64s, begins: npt.NDArray[np.bool_]) -> Pairs:
         before[first] = -number[first]
         closes_nothing = level - number < before
         lost = order[closes_nothing]
-        order, change, track_sorted = (
-            order[~closes_nothing],
-            change[~closes_nothing],
-            track_sorted[~closes_nothing],
-        )
+        order = order[~closes_nothing]
+        change, track_sorted = change[~closes_nothing], track_sorted[~closes_nothing]
         first = run_starts(track_sorted)
         level = _levels(change, first)
     # On one level of a track begins and ends take turns.
     level += change < 0
     levels = int(level.max(initial=0)) + 1
     small = (int(track_sorted.max(initial=0)) + 1) * levels < 1 << 16
-    key = track_sorted.astype(np.uint16 if small else np.int64) * levels + level.astype(
-        np.uint16 if small else np.int64
-    )
+    dtype = np.uint16 if small else np.int64
+    key = track_sorted.astype(dtype) * levels + level.astype(dtype)
     turn = np.argsort(key, kind="stable")
     events = order[turn]
     begin = begins[events]
@@ -81,14 +78,8 @@ def by_time(track: Int32s, time: Int64s) -> Int64s:
     """The order by track and time; what happened at one time stays in the order of the file."""
     if len(time) and (time[1:] < time[:-1]).any():
         in_time = np.argsort(time, kind="stable")
-        return in_time[_by_track(track[in_time])]
-    return _by_track(track)
-
-
-def _by_track(track: Int32s) -> Int64s:
-    return np.argsort(
-        track.astype(np.uint16) if int(track.max(initial=0)) < 1 << 16 else track, kind="stable"
-    )
+        return in_time[stable_order(track[in_time])]
+    return stable_order(track)
 
 
 def _marks(first: Int64s, count: int) -> npt.NDArray[np.bool_]:

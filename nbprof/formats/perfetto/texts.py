@@ -43,9 +43,8 @@ class Texts:
     def of_table(self, sequences: Sequences, table: int) -> list[int]:
         """Codes of the interned texts of one table."""
         if table not in self._tables:
-            self._tables[table] = self._codes_of(
-                list(sequences.tables.get(table, {}).values())
-            ).tolist()
+            entries = sequences.tables.get(table, {})
+            self._tables[table] = self._codes_of(list(entries.values())).tolist()
         return self._tables[table]
 
     def _codes_of(self, texts: list[bytes]) -> Int32s:

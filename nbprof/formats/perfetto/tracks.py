@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 from nbprof.core import wire
 from nbprof.core.errors import ReadError
 from nbprof.formats.perfetto.fields import Fields
-from nbprof.formats.perfetto.sequences import Message, content, integer, message, part, text
+from nbprof.formats.perfetto.sequences import (
+    Message,
+    content,
+    contents,
+    integer,
+    message,
+    part,
+    text,
+)
 
 _DEEPEST = 100
 _MERGE_NONE, _MERGE_BY_KEY = 2, 3
@@ -89,15 +97,14 @@ class Tracks:
 
     def _tree(self, fields: Message) -> None:
         """ProcessTree, by the recorder of a whole system."""
-        for value in fields.get(1, ()):
-            process = part(value) if isinstance(value, bytes) else {}
-            if 1 in process:
-                self._name(
-                    self.processes.setdefault(integer(process, 1), Process()),
-                    text({3: process.get(3, [])[:1]}, 3),
-                )
-        for value in fields.get(2, ()):
-            thread = part(value) if isinstance(value, bytes) else {}
+        for value in contents(fields, 1):
+            fields_of_process = part(value)
+            if 1 in fields_of_process:
+                pid = integer(fields_of_process, 1)
+                process = self.processes.setdefault(pid, Process())
+                self._name(process, text({3: fields_of_process.get(3, [])[:1]}, 3))
+        for value in contents(fields, 2):
+            thread = part(value)
             if 1 in thread:
                 self.threads.setdefault((integer(thread, 3), integer(thread, 1)), text(thread, 2))
 
@@ -106,17 +113,10 @@ class Tracks:
             return None
         pid = integer(fields, 1)
         process = self.processes.setdefault(pid, Process())
-        self._name(
-            process, text(fields, 6) or text({2: fields.get(2, [])[:1]}, 2), over=6 in fields
-        )
-        process.labels = (
-            ", ".join(
-                str(name, "utf-8", "replace")
-                for name in fields.get(8, ())
-                if isinstance(name, bytes)
-            )
-            or process.labels
-        )
+        name = text(fields, 6) or text({2: fields.get(2, [])[:1]}, 2)
+        self._name(process, name, over=6 in fields)
+        labels = [label.decode("utf-8", "replace") for label in contents(fields, 8)]
+        process.labels = ", ".join(labels) or process.labels
         process.sort = integer(fields, 3, process.sort)
         return pid
 
@@ -141,14 +141,18 @@ class Tracks:
         track.order = integer(fields, 12, track.order)
         track.merge = integer(fields, 15, track.merge)
         track.merge_key = text(fields, 16) or integer(fields, 17) or track.merge_key
-        if (inner := content(fields, 3)) is not None:
+        inner = content(fields, 3)
+        if inner is not None:
             pid = self._process(part(inner))
-            track.pid = pid if pid is not None else track.pid
-        if (inner := content(fields, 4)) is not None and (
-            ids := self._thread(part(inner))
-        ) is not None:
-            track.pid, track.tid = ids
-        if (inner := content(fields, 8)) is not None:
+            if pid is not None:
+                track.pid = pid
+        inner = content(fields, 4)
+        if inner is not None:
+            ids = self._thread(part(inner))
+            if ids is not None:
+                track.pid, track.tid = ids
+        inner = content(fields, 8)
+        if inner is not None:
             counter = part(inner)
             track.counter = True
             track.builtin = integer(counter, 1) in (1, 2)
@@ -165,36 +169,34 @@ class Tracks:
         track = self.tracks.get(uuid) or Track()
         if track.tid is not None and track.pid is not None:
             return self.of_thread(track.pid, track.tid)
-        name = (
-            track.name
-            or ("Default track" if uuid == 0 else "")
-            or first_event
-            or f"Track {uuid & 0xFFFFFFFFFFFFFFFF}"
-        )
+        name = track.name or first_event or f"Track {uuid & 0xFFFFFFFFFFFFFFFF}"
+        if uuid == 0 and not track.name:
+            name = "Default track"
         above = list(self._above(uuid))
-        home = next((ancestor for ancestor in (track, *above) if ancestor.pid is not None), None)
+        pid = next((each.pid for each in (track, *above) if each.pid is not None), None)
         group: Key | None = ("track", track.parent, name)
         if track.merge == _MERGE_NONE:
             group = None
         elif track.merge == _MERGE_BY_KEY:
             group = ("track", track.parent, "key", track.merge_key)
-        if home is None or home.pid is None:
-            root = above[-1].name if above else ""
+        if pid is None:
+            root = "Tracks"
+            if above and above[-1].name:
+                root = above[-1].name
             return Place(
                 ("track", uuid),
-                root or "Tracks",
+                root,
                 name,
                 group=group,
                 process_sort=1 << 30,
                 sort=track.order,
             )
-        process = self.processes.get(home.pid, Process())
-        pid = str(home.pid)
+        process = self.processes.get(pid, Process())
         return Place(
             ("track", uuid),
-            process.name or pid,
+            process.name or str(pid),
             name,
-            pid,
+            str(pid),
             "",
             process.labels,
             process.sort,

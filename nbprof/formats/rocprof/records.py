@@ -74,15 +74,11 @@ class Recording:
     ----------
     pid : int
         -1 where it is not stated.
-    label : str
-        Of the file, for the receipt.
     machine : str
         Its name, where the file states it.
     agents : list of Agent
     frames : dict of str to DataFrame
         By the kinds of `COLUMNS`; a kind without rows may be missing.
-    facts : dict
-        Versions and the like.
     notes : list of Note
     bad : int
         Records that could not be read.
@@ -92,17 +88,12 @@ class Recording:
     """
 
     pid: int = -1
-    label: str = ""
     machine: str = ""
     agents: list[Agent] = field(default_factory=list)
     frames: dict[str, pd.DataFrame] = field(default_factory=dict)
-    facts: dict[str, object] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
     bad: int = 0
     rounded_lds: bool = False
-
-    def __len__(self) -> int:
-        return sum(len(frame) for kind, frame in self.frames.items() if kind != "counters")
 
     def frame(self, kind: str) -> pd.DataFrame:
         """The records of a kind; an empty frame where there are none."""

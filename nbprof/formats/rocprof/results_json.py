@@ -355,7 +355,7 @@ def read(file: SourceFile) -> list[Recording]:
             path=file.label,
             offset=max(walk.truncated_at, 0),
         )
-    recordings = [_recording(process, file) for process in processes]
+    recordings = list(map(_recording, processes))
     if walk.truncated_at >= 0:
         recordings[-1].notes.append(notes.truncated(walk.truncated_at))
     return recordings
@@ -374,10 +374,10 @@ def _members_into(
     walk.members({**readers, **handlers})
 
 
-def _recording(process: _Process, file: SourceFile) -> Recording:
+def _recording(process: _Process) -> Recording:
     facts = _dict(process.facts.get("metadata"))
     agents = _agents(process.facts.get("agents"))
-    recording = Recording(_integer(facts.get("pid")), file.name, agents=agents)
+    recording = Recording(_integer(facts.get("pid")), agents=agents)
     strings = _dict(process.facts.get("strings"))
     kinds = list(map(_dict, _list(strings.get("buffer_records"))))
     frames: dict[str, pd.DataFrame] = {}

@@ -118,7 +118,7 @@ def read(file: SourceFile) -> list[Recording]:
     base = Database(file.read(), file.label)
     matches = map(_SET.fullmatch, base.tables)
     suffixes = sorted({match[1] for match in matches if match})
-    return [_Set(base, suffix).recording(file.name) for suffix in suffixes]
+    return [_Set(base, suffix).recording() for suffix in suffixes]
 
 
 class _Set:
@@ -139,11 +139,11 @@ class _Set:
     def _table(self, name: str, *columns: str) -> _Table:
         return _Table(self.base.read(f"rocpd_{name}{self.suffix}", *columns))
 
-    def recording(self, label: str) -> Recording:
+    def recording(self) -> Recording:
         """The recording of the process."""
         pids = self._table("info_process", "pid").ints("pid").tolist()
         machines = self._table("info_node", "hostname").values("hostname")
-        result = Recording(next(iter(pids), -1), label)
+        result = Recording(next(iter(pids), -1))
         result.machine = next((name for name in machines if isinstance(name, str)), "")
         result.agents = self._agents()
         self._kernels(result)

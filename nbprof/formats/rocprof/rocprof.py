@@ -107,7 +107,7 @@ def _recordings(
         names = [file.name for file in table_files]
         if progress:
             progress(f"reading {join_some(names, 1)}")
-        result.append((prefix, tables.read(table_files, prefix or names[0])))
+        result.append((prefix, tables.read(table_files)))
     for prefix, recording in result:
         if recording.pid < 0 and prefix.isdecimal() and len(prefix) < 10:
             recording.pid = int(prefix)

@@ -18,6 +18,7 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nbprof.core.files import SourceFile
@@ -48,9 +49,9 @@ like that.
 """
 
 
-def read(files: Sequence[SourceFile], label: str) -> Recording:
+def read(files: Sequence[SourceFile]) -> Recording:
     """The recording in the tables of one process."""
-    result = Recording(label=label)
+    result = Recording()
     parts_by_kind: dict[str, list[pd.DataFrame]] = {}
     for file in files:
         data = bytes(file.read().data)
@@ -95,12 +96,12 @@ def read(files: Sequence[SourceFile], label: str) -> Recording:
     return result
 
 
-def _ranges(calls: pd.DataFrame) -> pd.Series:
+def _ranges(calls: pd.DataFrame) -> npt.NDArray[np.bool_]:
     """Calls that are ranges and marks of ROCTx, by their domain; a function of it goes by its own
     name.
     """
     functions = [name for name in calls["name"].cat.categories if _CALL.fullmatch(str(name))]
-    return is_marker(calls["domain"]) & ~calls["name"].isin(functions)
+    return is_marker(calls["domain"]) & ~calls["name"].isin(functions).to_numpy()
 
 
 def _table(data: bytes, kind: str, recording: Recording) -> pd.DataFrame:

@@ -67,7 +67,7 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
     Raises
     ------
     ReadError
-        A file is damaged, or is no snapshot.
+        A file is damaged, or is not a snapshot.
     """
     receipt = Receipt()
     snapshots: list[Snapshot] = []
@@ -102,7 +102,7 @@ def snapshots(trace: Trace, files: Sequence[SourceFile]) -> tuple[list[Snapshot]
     Raises
     ------
     ReadError
-        A snapshot that is a profile of its own has changed since.
+        A snapshot that was loaded as a profile has changed since.
     """
     if isinstance(trace, SnapshotTrace):
         return trace.snapshots, []
@@ -121,8 +121,8 @@ def snapshot_in(file: SourceFile) -> Snapshot:
     Raises
     ------
     ReadError
-        It is no snapshot, is damaged, or asks for something that is no plain data; names the file
-        and the byte.
+        It is not a snapshot, is damaged, or asks for something other than plain data; names the
+        file and the byte.
     """
     with file.open() as opened:
         try:

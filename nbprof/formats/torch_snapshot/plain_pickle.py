@@ -132,7 +132,7 @@ class Unpickler(pickle.Unpickler):
         Raises
         ------
         ReadError
-            It asks for something that is no plain data, or is damaged; names the byte.
+            It asks for something other than plain data, or is damaged; names the byte.
         TruncatedError
             The file ends in the middle, unless `close` is overridden.
         """
