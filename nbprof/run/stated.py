@@ -66,8 +66,9 @@ def of(activity: Activity, programs: int) -> dict[str, Any]:
 
 def captures(activity: Activity) -> bool:
     """Launches were captured into a graph."""
-    kinds = activity.texts.values[np.unique(activity.calls.kind)]
-    return "captured" in kinds.tolist()
+    # The texts are complete only when the calls were read.
+    kinds = np.unique(activity.calls.kind)
+    return "captured" in activity.texts.values[kinds].tolist()
 
 
 def works_ahead(activity: Activity) -> bool:
