@@ -38,10 +38,10 @@ def test_notes_on_a_run():
 
 
 def test_notes_of_hosts_keep_their_keys():
-    lost = Note("warning", "3 packets of a were lost.", "lost_packets")
-    also = Note("warning", "3 packets of b were lost.", "lost_packets")
-    only = Note("info", "b has no clock.", "no_clock")
-    assert texts(*folded([[lost], [also, only]], [["a"], ["b"]])) == [
+    lost = Note("warning", "3 packets of node-1 were lost.", "lost_packets")
+    also = Note("warning", "3 packets of node-2 were lost.", "lost_packets")
+    only = Note("info", "node-2 has no clock.", "no_clock")
+    assert texts(*folded([[lost], [also, only]], [["node-1"], ["node-2"]])) == [
         "warning lost_packets: Each of 2 hosts: 3 packets of this host were lost.",
-        "info no_clock: b has no clock.",
+        "info no_clock: node-2 has no clock.",
     ]
