@@ -205,7 +205,7 @@ def _answer(profile: Briefed) -> Iterator[Claim]:
         shares = []
         for part in sorted(rows[1:], key=lambda part: -part["mean_ms"]):
             category = part["category"].replace("_", " ")
-            percent = shown("steps.summary", "percent", part)
+            percent = value_text("steps.summary", "percent", part)
             shares.append(f"{category} {wording.millis(part['mean_ms'])} ({percent})")
         yield Claim("Verdict", f"{text}: {', '.join(shares)}", ("p.steps.summary",))
 
@@ -283,7 +283,7 @@ def _tops(profile: Briefed, tops: list[Top]) -> Iterator[Claim]:
         labels = [unit.reword(_label(column(name, figure))) for figure in top.figures]
         rows = []
         for row in frame.to_dict("records"):
-            values = [shown(name, figure, row) for figure in top.figures]
+            values = [value_text(name, figure, row) for figure in top.figures]
             rows.append(f"{code(row[top.name])} {' · '.join(values)}")
         text = f"{top.title} ({' · '.join(labels)}): {'; '.join(rows)}"
         yield Claim(section, text, (call,))
@@ -348,7 +348,7 @@ def _unit(col: Col) -> str:
     }.get(col.unit, col.unit)
 
 
-def shown(frame: str, name: str, row: dict[Any, Any]) -> str:
+def value_text(frame: str, name: str, row: dict[Any, Any]) -> str:
     """A value as the screen shows it; NA where it is unknown."""
     col, value = column(frame, name), row[name]
     if isinstance(value, str):
