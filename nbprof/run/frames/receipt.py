@@ -90,7 +90,7 @@ class ReceiptFrames(AdviceFrames):
         for text in self.missing.values():
             receipt.info(text, key="not_recorded")
         for text in self.allocator.notes:
-            receipt.info(text)
+            receipt.info(text, key="allocator_snapshot")
         if self._given_peaks:
             receipt.add(notes.given_peaks(self._given_peaks))
         if self.stated["programs"]:
