@@ -301,7 +301,9 @@ class Reader:
 
     def _open_profile(self, key: Any) -> Profile | None:
         opened = self._open.get(self._ids.get(key, ""))
-        return opened if isinstance(opened, Profile) else None
+        if isinstance(opened, Profile):
+            return opened
+        return None
 
     def _opened(self, ident: str) -> Profile | Comparison:
         if ident not in self._open:

@@ -124,7 +124,9 @@ def _is_name(argument: str) -> bool:
 def _row_limit(top: int | None, form: str | None) -> int | None:
     if top is not None:
         return top or None
-    return _ROWS if form is None and output.is_terminal() else None
+    if form is None and output.is_terminal():
+        return _ROWS
+    return None
 
 
 def _list(names: list[str], run: dict[str, Any]) -> None:
@@ -147,10 +149,11 @@ def _content(
     if form == "csv":
         return _csv(frame).encode("utf-8", "backslashreplace")
     if form == "json":
-        declared = [
-            {"name": col.name, "unit": col.unit, "label": col.label, "help": col.help}
-            for col in columns
-        ]
+        declared = []
+        for col in columns:
+            declared.append(
+                {"name": col.name, "unit": col.unit, "label": col.label, "help": col.help}
+            )
         answer = {"run": run, "frame": name, "columns": declared, "total_rows": rows, "rows": frame}
         return (output.text("frame", answer) + "\n").encode()
     packed = io.BytesIO()
@@ -181,7 +184,10 @@ def _no_formula(value: Any) -> Any:
     """A text with an apostrophe before each line that would be a formula; a number as it is."""
     if not isinstance(value, str) or _NUMBER.fullmatch(value):
         return value
-    return ("'" if value[:1] in ("\r", "\n") else "") + _FORMULA.sub(r"\1'", value)
+    safe = _FORMULA.sub(r"\1'", value)
+    if value.startswith(("\r", "\n")):
+        safe = f"'{safe}"
+    return safe
 
 
 def _write(content: bytes, target: Path | None) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import re
 import shutil
@@ -156,7 +155,9 @@ def is_terminal() -> bool:
 
 def styled(text: str, **style: Any) -> str:
     """The text in bold or colour, on a terminal that allows it."""
-    return click.style(text, **style) if is_terminal() and not os.environ.get("NO_COLOR") else text
+    if is_terminal() and not os.environ.get("NO_COLOR"):
+        return click.style(text, **style)
+    return text
 
 
 def write_table(
@@ -216,10 +217,13 @@ def write_table(
 
 def heading(col: Col) -> str:
     """The label of a column, with its unit unless the label or the cells contain it."""
-    unit = "" if col.kind == "bytes" else _UNITS.get(col.unit, col.unit)
+    unit = _UNITS.get(col.unit, col.unit)
+    if not unit or col.kind == "bytes":
+        return col.label
     # As a word of the label: there is an "ms" in programs.
-    in_label = re.search(rf"(?<!\w){re.escape(unit)}(?!\w)", col.label, re.IGNORECASE)
-    return col.label if not unit or in_label else f"{col.label} {unit}"
+    if re.search(rf"(?<!\w){re.escape(unit)}(?!\w)", col.label, re.IGNORECASE):
+        return col.label
+    return f"{col.label} {unit}"
 
 
 def _cell(value: Any, col: Col) -> str:
@@ -228,9 +232,7 @@ def _cell(value: Any, col: Col) -> str:
 
     from nbprof.display import wording
 
-    if value is None or value is pd.NA or value is pd.NaT:
-        return wording.MISSING
-    if isinstance(value, float) and math.isnan(value):
+    if value is None or (pd.api.types.is_scalar(value) and pd.isna(value)):
         return wording.MISSING
     if col.kind == "bool":
         return "✓" if value else "✗"
@@ -240,14 +242,19 @@ def _cell(value: Any, col: Col) -> str:
         return wording.size(value)
     if col.kind == "percent" and col.unit == "fraction":
         value = value * 100
-    return str(value) if col.digits is None else wording.number(value, col.digits)
+    if col.digits is None:
+        return str(value)
+    return wording.number(value, col.digits)
 
 
 def _fitting(
     full: Mapping[str, int], right: set[str], available: int, first: Sequence[str]
 ) -> dict[str, int]:
     """The columns that fit into a width, and their widths; texts are narrowed for numbers."""
-    narrow = {name: width if name in right else min(width, _NARROW) for name, width in full.items()}
+    narrow = dict(full)
+    for name in full:
+        if name not in right:
+            narrow[name] = min(full[name], _NARROW)
     chosen: list[str] = []
     for name in dict.fromkeys([*first, *full]):
         if chosen and available < narrow[name] + _GAP:
@@ -271,7 +278,7 @@ def _shortened(texts: Sequence[str], width: int, col: Col) -> list[str]:
 
     shorten: Callable[[str, int], str] = _truncate
     if col.kind == "code":
-        shorten = wording.kernel if col.name == "kernel" else wording.tail
+        shorten = {"kernel": wording.kernel}.get(col.name, wording.tail)
     return [text if len(text) <= width else shorten(text, width) for text in texts]
 
 

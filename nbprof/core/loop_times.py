@@ -99,8 +99,8 @@ class Loop:
             return None
         if values["kind"] not in KINDS:
             return None
-        inside = dict(zip(map(int, parents), time_in_parent.values(), strict=True))
-        return cls(**{**values, "inside": inside})
+        ns_in_parent = dict(zip(map(int, parents), time_in_parent.values(), strict=True))
+        return cls(**{**values, "inside": ns_in_parent})
 
 
 def _is_count(value: object) -> bool:

@@ -72,15 +72,14 @@ class Baseline:
                 counts[name] = value
         times, _ = repeats(runs)
         side = _side(runs[0])
-        kernels, more_kernels = _largest_rows(
-            side.kernels.rename(columns={"total_us": "us"}), _KEYS["kernels"], len(side.steps)
-        )
-        ops, more_ops = _largest_rows(
-            side.ops.rename(columns={"self_us": "us"}), _KEYS["ops"], len(side.steps)
-        )
+        steps = len(side.steps)
+        kernel_rows = side.kernels.rename(columns={"total_us": "us"})
+        kernels, more_kernels = _largest_rows(kernel_rows, _KEYS["kernels"], steps)
+        op_rows = side.ops.rename(columns={"self_us": "us"})
+        ops, more_ops = _largest_rows(op_rows, _KEYS["ops"], steps)
         return cls(
             counts=counts,
-            runs=[times] if times else [],
+            runs=list(filter(None, [times])),
             machine=machine_of(runs[0]),
             kernels=kernels,
             ops=ops,
@@ -227,7 +226,7 @@ def machine_of(run: Run) -> dict[str, str]:
 def machine_difference(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     """Why step times of two machines cannot be compared; '' if they can."""
     if not before or not after:
-        subject = "the baseline" if not before else "the profile"
+        subject = "the profile" if before else "the baseline"
         return (
             f"{subject} does not identify the machine it was recorded on: record it with nbprof, or"
             " confirm it with same_machine=True"
@@ -235,7 +234,7 @@ def machine_difference(before: Mapping[str, str], after: Mapping[str, str]) -> s
     differences = []
     for name in sorted({*before, *after}):
         there, here = before.get(name, "unknown"), after.get(name, "unknown")
-        if before.get(name) != after.get(name):
+        if there != here:
             differences.append(f"{name} {there} there, {here} here")
     if not differences:
         return ""
@@ -307,7 +306,9 @@ def _rounded(value: float, digits: int) -> float | int | None:
     if math.isnan(value):
         return None
     short = float(f"{value:.{digits}g}")
-    return int(short) if short == round(short) and abs(short) < 2**53 else short
+    if short.is_integer() and abs(short) < 2**53:
+        return int(short)
+    return short
 
 
 def _number(value: Any) -> float:
@@ -325,18 +326,19 @@ def _kind(value: Any) -> str:
 
 
 def _row(row: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
-    return {
-        **{key: str(row[key]) for key in keys},
-        **{name: _rounded(_number(row[name]), 6) for name in ("calls", "us")},
-    }
+    result: dict[str, Any] = {key: str(row[key]) for key in keys}
+    for name in ("calls", "us"):
+        result[name] = _rounded(_number(row[name]), 6)
+    return result
 
 
 def _change_text(name: str, row: Mapping[Any, Any], column: str, unit: Unit) -> str:
-    short = name if len(name) <= 80 else f"{name[:79]}…"
+    if len(name) > 80:
+        name = f"{name[:79]}…"
     before, after = _or_zero(row[f"before_{column}"]), _or_zero(row[f"after_{column}"])
-    measure = "calls" if column == "calls" else "µs"
+    measure = {"calls": "calls", "us": "µs"}[column]
     note = {"new": " (new)", "gone": " (gone)"}.get(str(row["state"]), "")
-    return f"{short}: {before:,.4g} → {after:,.4g} {measure} {unit.per}{note}"
+    return f"{name}: {before:,.4g} → {after:,.4g} {measure} {unit.per}{note}"
 
 
 def _or_zero(value: Any) -> float:

@@ -127,7 +127,9 @@ class Expectation:
         self.profiles = profiles
         self._runs = [profile.run for profile in profiles]
         _check_same_framework(profiles)
-        self._unknown = rules.unknown if unknown is None else policy.checked(unknown)
+        self._unknown = rules.unknown
+        if unknown is not None:
+            self._unknown = policy.checked(unknown)
         self._update = rules.update if update is None else update
         self._must_write = bool(update)
         if self._update not in ("", *policy.UPDATES):
@@ -155,8 +157,9 @@ class Expectation:
             You vouch that both were recorded on the same machine: times are compared even if the
             profiles do not show that.
         """
-        target = Path(path).expanduser()
-        self._path = target if self._policy.root is None else self._policy.root / target
+        self._path = Path(path).expanduser()
+        if self._policy.root is not None:
+            self._path = self._policy.root / self._path
         self._same_machine = same_machine
         return self
 
@@ -312,9 +315,9 @@ class Expectation:
     ) -> Expectation:
         # The chain is unverified again, even if it was verified before.
         self._state.done = False
-        self._checks.append(
-            _Check(name, judge, None if unknown is None else policy.checked(unknown))
-        )
+        if unknown is not None:
+            unknown = policy.checked(unknown)
+        self._checks.append(_Check(name, judge, unknown))
         return self
 
     def _at_most(self, name: str, maximum: float | str | None, unknown: str | None) -> Expectation:
@@ -395,7 +398,7 @@ class Expectation:
         def outcome(state: str, text: str) -> Outcome:
             return Outcome(name, state, f"{title}: {text}", value, limit, unknown=unknown)
 
-        mixed = other_units(self._runs) if name in OF_UNITS else ""
+        mixed = self._other_units(name)
         if mixed:
             return outcome(UNKNOWN, mixed)._replace(value=None, limit=None)
         if limit is not None:
@@ -406,7 +409,7 @@ class Expectation:
                 return outcome(FAIL, baseline)
             if self._update == "new":
                 return self._written(outcome, kind.text, value, doubt)
-            reason = other_units(self._runs, baseline.unit) if name in OF_UNITS else ""
+            reason = self._other_units(name, baseline.unit)
             if reason:
                 return outcome(UNKNOWN, reason)
             if name not in baseline.counts:
@@ -420,15 +423,25 @@ class Expectation:
             failed = outcome(FAIL, f"{kind.text(value)}, {allowed}")
             return failed._replace(changed=self._changed(_CHANGED_ROWS.get(name, ""), "calls"))
         if doubt:
-            seen = "" if value is None else f"{kind.text(value)} or more, "
-            return outcome(UNKNOWN, f"{seen}{allowed}; {doubt}")
+            text = f"{allowed}; {doubt}"
+            if value is not None:
+                text = f"{kind.text(value)} or more, {text}"
+            return outcome(UNKNOWN, text)
         return outcome(PASS, f"{kind.text(value or 0.0)}, {allowed}")
+
+    def _other_units(self, name: str, unit: str = "") -> str:
+        """Why a count that is per unit cannot be judged; "" if it can."""
+        if name not in OF_UNITS:
+            return ""
+        return other_units(self._runs, unit)
 
     def _step_time(self, allowed: float, unknown: str) -> Outcome:
         title = _time(unit_of(self._runs))
         times, reason = repeats(self._runs)
         reason = reason or other_units(self._runs)
-        value = sum(repeat.mean for repeat in times) / len(times) if times else None
+        value = None
+        if times:
+            value = sum(repeat.mean for repeat in times) / len(times)
 
         def outcome(state: str, text: str) -> Outcome:
             return Outcome("step_time", state, f"{title}: {text}", value, unknown=unknown)
@@ -479,15 +492,11 @@ class Expectation:
             )
         if slowdown.change + slowdown.margin < -allowed:
             text += "; write the baseline again, or a slowdown of this size will go unnoticed"
-        return Outcome(
-            "step_time",
-            outcome,
-            text,
-            slowdown.after,
-            slowdown.before * (1 + allowed),
-            self._changed("ops", "us") if outcome == FAIL else (),
-            unknown,
-        )
+        changed: tuple[str, ...] = ()
+        if outcome == FAIL:
+            changed = self._changed("ops", "us")
+        limit = slowdown.before * (1 + allowed)
+        return Outcome("step_time", outcome, text, slowdown.after, limit, changed, unknown)
 
     def _written(
         self,

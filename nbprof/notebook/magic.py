@@ -136,7 +136,9 @@ class NbprofMagics(Magics):
         """Profile this cell and show the dashboard; ``%%nbprof -h`` lists the options."""
         __tracebackhide__ = True
         prepared = self._prepare(line, cell)
-        return None if prepared is None else self._run(prepared, cell)
+        if prepared is None:
+            return None
+        return self._run(prepared, cell)
 
     @_silenced
     @no_var_expand
@@ -289,7 +291,8 @@ class NbprofMagics(Magics):
     def pre_run_cell(self, info: Any) -> None:
         """Remember which cell is running; a cell may run others."""
         self._infos.append(info)
-        self._pressed = None if len(self._infos) == 1 else self._pressed
+        if len(self._infos) == 1:
+            self._pressed = None
         request = self.waiting.take(info)
         if request is not None:
             # An exception here would be shown, and not stop the cell.

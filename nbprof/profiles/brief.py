@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nbprof.activity.unit import Unit, best
 from nbprof.display import wording
-from nbprof.profiles.claims import Claim, brief_of_profile, code, quoted, shown, written
+from nbprof.profiles.claims import Claim, brief_of_profile, code, quoted, value_text, written
 from nbprof.profiles.comparison import Comparison
 from nbprof.profiles.profile import Profile
 from nbprof.profiles.redaction import Redact
@@ -55,7 +55,8 @@ def _comparison(comparison: Comparison) -> Iterator[Claim]:
             )
     for index, each in enumerate(comparison.figures.to_dict("records")):
         values = [
-            shown("comparison.figures", key, each) for key in ("before", "after", "change_percent")
+            value_text("comparison.figures", key, each)
+            for key in ("before", "after", "change_percent")
         ]
         text = f"{values[0]} → {values[1]} {each['unit']}"
         if each["unit"] == "ms":

@@ -202,11 +202,11 @@ def _answer(profile: Briefed) -> Iterator[Claim]:
                 f" p95 {wording.millis(row['p95_ms'])},"
                 f" range {wording.millis_two(row['min_ms'], row['max_ms'], '–')}"
             )
-        shares = [
-            f"{row['category'].replace('_', ' ')} {wording.millis(row['mean_ms'])}"
-            f" ({shown('steps.summary', 'percent', row)})"
-            for row in sorted(rows[1:], key=lambda row: -row["mean_ms"])
-        ]
+        shares = []
+        for part in sorted(rows[1:], key=lambda part: -part["mean_ms"]):
+            category = part["category"].replace("_", " ")
+            percent = value_text("steps.summary", "percent", part)
+            shares.append(f"{category} {wording.millis(part['mean_ms'])} ({percent})")
         yield Claim("Verdict", f"{text}: {', '.join(shares)}", ("p.steps.summary",))
 
 
@@ -252,20 +252,22 @@ def _unknown(profile: Briefed) -> Iterator[Claim]:
 
     missing = [figure for figure in figures(profile.run) if figure.value is None]
     if missing:
-        text = "; ".join(
-            f"{figure.label.lower()} ({figure.note or 'not recorded'})" for figure in missing
+        reasons = []
+        for figure in missing:
+            reasons.append(f"{figure.label.lower()} ({figure.note or 'not recorded'})")
+        yield Claim(
+            "Unknown, which is not 0",
+            "; ".join(reasons),
+            ('p.payload()["overview"]["figures"]',),
         )
-        yield Claim("Unknown, which is not 0", text, ('p.payload()["overview"]["figures"]',))
     checks = profile.overview.get("checks")
     if isinstance(checks, pd.DataFrame):
-        names = [
-            str(name).replace("_", " ")
-            for name in checks.loc[checks["level"].eq("unknown"), "check"]
-        ]
-        if names:
+        unknown = checks.loc[checks["level"].eq("unknown"), "check"]
+        if len(unknown):
+            names = ", ".join(unknown.str.replace("_", " "))
             yield Claim(
                 "Unknown, which is not 0",
-                f"Checks that could not be made: {', '.join(names)}",
+                f"Checks that could not be made: {names}",
                 ('p.overview["checks"]',),
             )
 
@@ -274,19 +276,17 @@ def _tops(profile: Briefed, tops: list[Top]) -> Iterator[Claim]:
     unit = Unit.of(profile.overview)
     for top in tops:
         frame, call = _rows(profile, top)
-        if len(frame):
-            name = top.call.removesuffix("()")
-            labels = " · ".join(unit.reword(_label(column(name, figure))) for figure in top.figures)
-            rows = [
-                f"{code(row[top.name])} "
-                + " · ".join(shown(name, figure, row) for figure in top.figures)
-                for row in frame.to_dict("records")
-            ]
-            yield Claim(
-                "More figures" if top.late else "Where the time and memory go",
-                f"{top.title} ({labels}): {'; '.join(rows)}",
-                (call,),
-            )
+        if not len(frame):
+            continue
+        section = "More figures" if top.late else "Where the time and memory go"
+        name = top.call.removesuffix("()")
+        labels = [unit.reword(_label(column(name, figure))) for figure in top.figures]
+        rows = []
+        for row in frame.to_dict("records"):
+            values = [value_text(name, figure, row) for figure in top.figures]
+            rows.append(f"{code(row[top.name])} {' · '.join(values)}")
+        text = f"{top.title} ({' · '.join(labels)}): {'; '.join(rows)}"
+        yield Claim(section, text, (call,))
 
 
 def _rows(profile: Briefed, top: Top) -> tuple[pd.DataFrame, str]:
@@ -322,7 +322,8 @@ def _frame(profile: Briefed, path: str) -> tuple[pd.DataFrame, str]:
             value, call = value[name], f'{call}["{name}"]'
         else:
             value, call = getattr(value, name), f"{call}.{part}"
-            value = value() if part.endswith("()") else value
+            if part.endswith("()"):
+                value = value()
     return value, call
 
 
@@ -347,7 +348,7 @@ def _unit(col: Col) -> str:
     }.get(col.unit, col.unit)
 
 
-def shown(frame: str, name: str, row: dict[Any, Any]) -> str:
+def value_text(frame: str, name: str, row: dict[Any, Any]) -> str:
     """A value as the screen shows it; NA where it is unknown."""
     col, value = column(frame, name), row[name]
     if isinstance(value, str):
@@ -357,7 +358,9 @@ def shown(frame: str, name: str, row: dict[Any, Any]) -> str:
     if col.kind == "bytes":
         return wording.size(value)
     if col.kind == "percent":
-        return wording.percent(100 * value if col.unit == "fraction" else value, col.digits or 0)
+        if col.unit == "fraction":
+            value = 100 * value
+        return wording.percent(value, col.digits or 0)
     return wording.number(value, col.digits or 0)
 
 

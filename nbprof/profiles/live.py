@@ -104,7 +104,7 @@ class Registry:
         """Runs stay in memory for the outputs that show them; only if pages can send requests."""
         self._lock = threading.RLock()
         self._opening = threading.Lock()
-        self._shown: OrderedDict[str, Run] = OrderedDict()
+        self._in_outputs: OrderedDict[str, Run] = OrderedDict()
         self._alive: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
         self._others: list[weakref.ref[Run]] = []
 
@@ -188,14 +188,14 @@ class Registry:
         if not self.holds:
             return
         with self._lock:
-            self._shown[key] = run
-            self._shown.move_to_end(key)
-            while len(self._shown) > 1 and self._is_over_limit():
-                self._shown.popitem(last=False)
+            self._in_outputs[key] = run
+            self._in_outputs.move_to_end(key)
+            while len(self._in_outputs) > 1 and self._is_over_limit():
+                self._in_outputs.popitem(last=False)
 
     def _is_over_limit(self) -> bool:
-        events = sum(int(run.as_read.receipt.events) for run in self._shown.values())
-        return len(self._shown) > MOST_SHOWN or events > MOST_EVENTS
+        events = sum(int(run.as_read.receipt.events) for run in self._in_outputs.values())
+        return len(self._in_outputs) > MOST_SHOWN or events > MOST_EVENTS
 
 
 def _read(paths: list[Path], limit: int) -> Run | None:

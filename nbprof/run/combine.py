@@ -135,6 +135,6 @@ def _hosts_by_note(
         if len(hosts) == 1:
             # Notes of several hosts that differ only in the name of the host are the same note.
             text = text.replace(hosts[0], _HOST_HERE)
-        known = result.setdefault(replace(note, text=text), [])
-        known += [host for host in hosts if host not in known]
+        note_hosts = result.setdefault(replace(note, text=text), [])
+        note_hosts += [host for host in hosts if host not in note_hosts]
     return result

@@ -105,7 +105,7 @@ def read(
     sizes = {number: files.files[number].size or 0 for group in groups for number in group}
     partials: dict[Group, bytes] = {}
     errors: dict[int, Exception] = {}
-    with _shown(progress) as show, readers.executor(len(files.files)) as executor:
+    with _progress_shown(progress) as show, readers.executor(len(files.files)) as executor:
         asked = readers.take_prefetched(groups, arguments)
         if asked is None:
             asked = readers.submit(executor, files, groups, arguments)
@@ -295,13 +295,13 @@ class _Progress:
 
     def __init__(self, show: Callable[[str], None] | None, sizes: Mapping[int, int]) -> None:
         self._show, self._sizes = show, sizes
-        self._began = self._shown = time.perf_counter()
+        self._began = self._written = time.perf_counter()
 
     def __call__(self, done: Sequence[int], *, last: bool) -> None:
         """Shows a message, but not too often; the last one always."""
         now = time.perf_counter()
-        if self._show is not None and (last or now - self._shown > _PROGRESS_S):
-            self._shown = now
+        if self._show is not None and (last or now - self._written > _PROGRESS_S):
+            self._written = now
             self._show(progress_text(done, self._sizes, now - self._began))
 
 
@@ -322,7 +322,7 @@ def progress_text(done: Sequence[int], sizes: Mapping[int, int], seconds: float)
 
 
 @contextmanager
-def _shown(progress: Show | None) -> Iterator[Show | None]:
+def _progress_shown(progress: Show | None) -> Iterator[Show | None]:
     """A function that shows messages: `progress` if given, else one that overwrites a line.
 
     None if nobody would see them.

@@ -21,7 +21,7 @@ from nbprof.core.files import Missing, RunFiles
 from nbprof.core.receipt import Cut, Receipt
 from nbprof.formats.hosts import with_folders
 from nbprof.formats.register import stem
-from nbprof.run import parallel
+from nbprof.run import notes, parallel
 from nbprof.run.combine import before, folded, renamed
 from nbprof.run.frame import FRAMES, Hosts, Phase
 from nbprof.run.frames.programs import hosts_with_programs
@@ -63,15 +63,15 @@ class ReadHosts:
         self._partials = partials
         self._new_names: list[dict[str, str]] = []
         for recorded, names in zip(recorded_names, groups, strict=True):
-            pairs = zip(recorded, names, strict=True)
-            self._new_names.append({old: new for old, new in pairs if old != new})
+            changes = {}
+            if recorded != names:
+                changes = dict(zip(recorded, names, strict=True))
+            self._new_names.append(changes)
 
     def values(self, name: str) -> list[Any]:
         """The value of that name of each group."""
-        return [
-            renamed(partial[name], new_names)
-            for partial, new_names in zip(self._partials, self._new_names, strict=True)
-        ]
+        values = [partial[name] for partial in self._partials]
+        return list(map(renamed, values, self._new_names))
 
     def reading(self, phase: Phase) -> Hosts:
         """Not possible: only these values were read."""
@@ -155,12 +155,14 @@ class Parts:
 
     def _offset_ms(self, epoch_ns: int) -> float:
         """How long after the clock of the run that of a host begins; 0 for a host without one."""
-        return (epoch_ns - self.epoch_ns) / 1e6 if epoch_ns else 0.0
+        if not epoch_ns:
+            return 0.0
+        return (epoch_ns - self.epoch_ns) / 1e6
 
     @property
     def names(self) -> list[str]:
         """The hosts."""
-        return [name for group in self.groups for name in group]
+        return list(itertools.chain.from_iterable(self.groups))
 
     def values(self, name: str) -> list[Any]:
         """The value of that name of each group."""
@@ -196,7 +198,9 @@ class Parts:
     def _prefetch_next(self) -> None:
         if not self._drawn or Phase.REST not in self._hosts:
             return
-        phases = [Phase.LARGEST, Phase.TYPICAL] if self._by_peak else [Phase.TYPICAL]
+        phases = [Phase.TYPICAL]
+        if self._by_peak:
+            phases = [Phase.LARGEST, Phase.TYPICAL]
         for phase in phases:
             if phase not in self._hosts and phase not in self._prefetched:
                 self._prefetched.add(phase)
@@ -227,10 +231,10 @@ class Parts:
 
     def _read_again(self, groups: Sequence[parallel.Group], phase: Phase) -> list[Partial]:
         data, missing = self._read_groups(groups, (phase,))
-        if missing or set(data) != set(groups):
-            lost = missing[0] if missing else Missing("", "")
+        if missing:
             raise ReadError(
-                f"it was read before, but cannot be read now: {lost.reason}", path=lost.file
+                f"it was read before, but cannot be read now: {missing[0].reason}",
+                path=missing[0].file,
             )
         return [Partial(data[group]) for group in groups]
 
@@ -254,7 +258,9 @@ class Parts:
     def _by_peak(self) -> list[int]:
         """The hosts of the allocators whose peak is known, the highest first."""
         summary = FRAMES["memory_summary"].of_hosts(self)
-        return [int(host) for host in summary["peak_host"].dropna()] if len(summary) else []
+        if not len(summary):
+            return []
+        return [int(host) for host in summary["peak_host"].dropna()]
 
     def receipt(self) -> Receipt:
         """Notes on what was read of all hosts, and what was skipped."""
@@ -262,7 +268,7 @@ class Parts:
         for facts in self._facts:
             for reason, count in facts["skipped"].items():
                 receipt.skip(reason, count, key=facts["keys"][reason])
-        files = [[self._file_names[number] for number in group] for group in self._file_groups]
+        files = [list(map(self._file_names.__getitem__, group)) for group in self._file_groups]
         receipt.entries = folded([facts["notes"] for facts in self._facts], self.groups, files)
         for first, facts in zip(before(self), self._facts, strict=True):
             for partly_read in facts["cut"]:
@@ -270,21 +276,8 @@ class Parts:
         recorded_names = itertools.chain(*self._recorded_names)
         count = sum(old != new for old, new in zip(recorded_names, self.names, strict=True))
         if count:
-            receipt.warn(_about_equal_names(count), key="equal_host_names")
+            receipt.add(notes.equal_host_names(count))
         return receipt
-
-
-def _about_equal_names(count: int) -> str:
-    remedy = "If these are separate recordings, open them separately."
-    if count == 1:
-        return (
-            "1 file has the same host name as another file and is shown under its file name."
-            f" {remedy}"
-        )
-    return (
-        f"{count:,} files have the same host names as other files and are shown under their file"
-        f" names. {remedy}"
-    )
 
 
 def _distinct(names: Sequence[str], stems: Sequence[str]) -> list[str]:
@@ -302,8 +295,10 @@ def _distinct(names: Sequence[str], stems: Sequence[str]) -> list[str]:
 
 
 def _candidates(name: str, file_stem: str) -> Iterator[str]:
-    in_folder_of_host = file_stem.endswith(f"/{name}")
-    yield from (file_stem, name) if in_folder_of_host else (name, file_stem)
+    if file_stem.endswith(f"/{name}"):
+        yield file_stem
+    yield name
+    yield file_stem
     for number in itertools.count(2):
         yield f"{file_stem} ({number})"
 

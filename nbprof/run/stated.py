@@ -66,8 +66,9 @@ def of(activity: Activity, programs: int) -> dict[str, Any]:
 
 def captures(activity: Activity) -> bool:
     """Launches were captured into a graph."""
-    kinds = activity.texts.values[np.unique(activity.calls.kind)]
-    return "captured" in kinds.tolist()
+    # The texts are complete only when the calls were read.
+    kinds = np.unique(activity.calls.kind)
+    return "captured" in activity.texts.values[kinds].tolist()
 
 
 def works_ahead(activity: Activity) -> bool:
@@ -182,9 +183,9 @@ def _environment(values: list[dict[str, Any]]) -> dict[str, Any]:
             elif first is None:
                 result[name] = fact
     for name, choose in (("start_time", min), ("duration_s", max)):
-        known = [value[name] for value in values if value.get(name)]
-        if known:
-            result[name] = choose(known)
+        values_of_name = [value[name] for value in values if value.get(name)]
+        if values_of_name:
+            result[name] = choose(values_of_name)
     if "counters" in result:
         shares: dict[str, list[float]] = {}
         for value in values:

@@ -113,11 +113,8 @@ def complete_run(
         confinement = confinement_of(None if follow_links else top, hidden=hidden)
         now = state_of(real, confinement)
         search = Search(top, hidden=hidden, follow_links=follow_links, stop=stop)
-        runs = [
-            result
-            for result in search.below(browser_path, real)
-            if isinstance(result, OnDisk) and result.path == browser_path
-        ]
+        results = search.below(browser_path, real)
+        runs = [each for each in results if isinstance(each, OnDisk) and each.path == browser_path]
         if not runs:
             raise _not_a_run(browser_path, searched=search.complete)
         home = Path(real_path(top / browser_path.rpartition("/")[0]))
@@ -128,11 +125,9 @@ def complete_run(
             )
             if by_name(runs[0].format).recordings is None:
                 # Each rank may have its folder.
-                names += [
-                    file.relative_to(real).as_posix()
-                    for file in runs[0].files
-                    if file.parent.parent == real
-                ]
+                for file in runs[0].files:
+                    if file.parent.parent == real:
+                        names.append(file.relative_to(real).as_posix())
             return CompleteRun(browser_path, real, home, confinement, True, tuple(names), alone)
         names = _same_recording(runs[0].files[0], confinement)
         return CompleteRun(browser_path, real, home, confinement, False, tuple(names), False)
@@ -228,11 +223,10 @@ def renamed(run: CompleteRun, name: object) -> list[tuple[str, str]]:
         suffix = file[len(base) :]
         if new_name != stem(new_name) and new_name.endswith(suffix):
             new_name = stem(new_name)
-        moves = [
-            (above + old, above + new_name + old[len(base) :])
-            for old in run.names
-            if old != SIDECAR
-        ]
+        moves = []
+        for old in run.names:
+            if old != SIDECAR:
+                moves.append((above + old, above + new_name + old.removeprefix(base)))
     for before, after in moves:
         # Names that differ only in case may be the same file: Jupyter decides.
         if before.casefold() != after.casefold() and os.path.lexists(

@@ -203,7 +203,7 @@ def is_within(path: Path, root: Path) -> bool:
 
 def join(folder: str, name: str) -> str:
     """A path of the file browser; either part may be empty."""
-    return f"{folder}/{name}" if folder and name else folder or name
+    return "/".join(filter(None, (folder, name)))
 
 
 def could_not(error: Exception, browser_path: str) -> RefusedError:
@@ -220,5 +220,5 @@ def could_not(error: Exception, browser_path: str) -> RefusedError:
         return RefusedError(
             403, "the server may not read it. Change its permissions.", path=browser_path
         )
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    reason = getattr(error, "strerror", None) or str(error)
     return RefusedError(422, f"it cannot be opened ({reason}).", path=browser_path)

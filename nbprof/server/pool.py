@@ -358,11 +358,10 @@ class Pool:
             total -= used.get(self._spare, 0)
             self._spare.end("its memory was needed.")
             self._spare = None
-        working = {
-            opened: used.get(opened.process, 0)
-            for opened in self.opened
-            if opened.process is not None and opened.process.alive
-        }
+        working = {}
+        for opened in self.opened:
+            if opened.process is not None and opened.process.alive:
+                working[opened] = used.get(opened.process, 0)
         if total > self.limits.memory and working:
             largest = max(working, key=working.__getitem__)
             self._drop(

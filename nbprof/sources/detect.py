@@ -112,8 +112,8 @@ def _named(listing: Listing) -> _Named:
 
 def _other_names(listing: Listing, folders: set[str]) -> list[Found]:
     """Files with other names outside of some folders, the most likely profiles first."""
-    others = [file for file in listing.files if file.promise in (MAYBE, NAMELESS)]
-    candidates = [file for file in others if file.parent not in folders]
+    other_files = [file for file in listing.files if file.promise in (MAYBE, NAMELESS)]
+    candidates = [file for file in other_files if file.parent not in folders]
     return sorted(candidates, key=lambda file: (file.promise, file.at))
 
 

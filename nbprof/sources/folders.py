@@ -140,10 +140,10 @@ class Listing:
         if path == self.also:
             promise = max(promise, MAYBE)
         if promise >= 0:
-            found = Found(path, promise, file())
+            candidate = Found(path, promise, file())
             if state is not None:
-                found.state = state()
-            self.files.append(found)
+                candidate.state = state()
+            self.files.append(candidate)
         elif _ARCHIVE.search(name):
             self.archives.append(path)
         self.note(path)

@@ -442,10 +442,10 @@ def _at_url(text: str, options: OpenOptions) -> SourceFile | Folder:
 
     outer, mark, inner = text.partition("!/")
     storage, path = connect(outer, options.storage_options)
-    place = _remote(storage, path, options)
+    location = _remote(storage, path, options)
     if mark:
-        return _folder_in_archive(place, inner, options)
-    return place
+        return _folder_in_archive(location, inner, options)
+    return location
 
 
 def _remote(storage: Storage, path: str, options: OpenOptions) -> SourceFile | Folder:

@@ -306,8 +306,8 @@ class RemoteFile:
         """State of the file; None if the storage has nothing that changes with the content."""
         with self.storage.errors(self.label):
             state = self._stamp()
-        known = [key for key in _OF_CONTENT if key in state]
-        content_keys = [key for key in known if not str(state[key]).startswith("W/")]
+        stated_keys = [key for key in _OF_CONTENT if key in state]
+        content_keys = [key for key in stated_keys if not str(state[key]).startswith("W/")]
         changed = time_of(state)
         if not content_keys and not changed:
             return None

@@ -217,7 +217,7 @@ def test_the_last_few_runs_stay_for_their_outputs(here, registry, monkeypatch):
     assert [registry.get(key) is not None for key in keys] == [False, False, True, False]
     monkeypatch.setattr(live, "MOST_EVENTS", 1)
     registry.get(keys[2])
-    assert len(registry._shown) == 1
+    assert len(registry._in_outputs) == 1
 
 
 def test_nothing_is_held_where_no_page_can_ask(here, registry):
@@ -438,9 +438,9 @@ def test_an_output_gets_its_run_back_when_newer_ones_took_its_place(here, regist
     (here / "other.xplane.pb").write_bytes(training_run())
     saved(nbprof.load("other.xplane.pb"))
     forget()
-    assert list(registry._shown) != [output["key"]]
+    assert list(registry._in_outputs) != [output["key"]]
     assert page.ask(ask="slice", event=0)["ok"]
-    assert list(registry._shown) == [output["key"]]
+    assert list(registry._in_outputs) == [output["key"]]
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ from nbprof.analysis.steps import backlog, steps, warmup
 from nbprof.core import remedies
 from nbprof.core.codec.records import record
 from nbprof.core.guard import guarded
-from nbprof.core.receipt import Level, Note, Receipt
+from nbprof.core.receipt import Note, Receipt
 from nbprof.dialects import sanity
+from nbprof.run import notes
 from nbprof.run.combine import WithHostNames, folded
 from nbprof.run.frame import Hosts, cached, frame
 from nbprof.run.frames.advice import AdviceFrames
@@ -84,28 +85,16 @@ class ReceiptFrames(AdviceFrames):
             self._add_capture(receipt, self.capture)
         crowded = warmup.about_crowded(self.steps, self.activity.unit)
         if crowded:
-            receipt.info(f"Averages exclude {crowded}.", key="crowded_steps")
+            receipt.add(notes.crowded_steps(crowded))
         receipt.add(*self._notes)
         for text in self.missing.values():
             receipt.info(text, key="not_recorded")
         for text in self.allocator.notes:
-            receipt.info(text)
+            receipt.info(text, key="allocator_snapshot")
         if self._given_peaks:
-            peaks = ", ".join(f"{name} {value:.4g}" for name, value in self._given_peaks.items())
-            receipt.info(
-                f"Device peaks given by the user, in operations and bytes per second: {peaks}.",
-                key="given_peaks",
-            )
-        count = self.stated["programs"]
-        if count:
-            programs = "1 compiled XLA program is"
-            if count > 1:
-                programs = f"{count:,} compiled XLA programs are"
-            receipt.info(
-                f"{programs} in the profile: framework op names and buffer assignments come from"
-                " there.",
-                key="compiled_programs",
-            )
+            receipt.add(notes.given_peaks(self._given_peaks))
+        if self.stated["programs"]:
+            receipt.add(notes.compiled_programs(self.stated["programs"]))
         return receipt
 
     def _add_capture(self, receipt: Receipt, capture: CaptureInfo) -> None:
@@ -115,11 +104,9 @@ class ReceiptFrames(AdviceFrames):
         if about_warmup:
             receipt.info(about_warmup, key="warmup")
         if capture.cell_failed:
-            error = capture.error
-            named = error.startswith("cell ")
-            receipt.warn(
-                f"The {error}" if named else f"The cell failed: {error}", key="cell_failed"
-            )
+            # The error begins with "cell failed" or "cell was interrupted" where the cell is known.
+            prefix = "The" if capture.error.startswith("cell ") else "The cell failed:"
+            receipt.warn(f"{prefix} {capture.error}", key="cell_failed")
 
     @frame(combine=_add_notes)
     def _host_notes(self) -> HostNotes:
@@ -158,7 +145,7 @@ class ReceiptFrames(AdviceFrames):
     @frame
     def _notes(self) -> list[Note]:
         of_hosts = self._host_notes
-        notes = [
+        lines = [
             *backlog.notes_on(self.backlog, len(self.hosts), len(self.steps)),
             *self._notes_on_completeness,
             *self._notes_on_intervals,
@@ -166,26 +153,14 @@ class ReceiptFrames(AdviceFrames):
         ]
         overlapping, host_ops = of_hosts.overlapping_ops, of_hosts.host_ops
         if overlapping:
-            text = (
-                f"{overlapping:,} of {host_ops:,} host ops partly overlap another op on their"
-                " thread: that time is attributed to the later one."
-            )
-            level: Level = "warning" if overlapping > host_ops // 100 else "info"
-            notes.append(Note(level, text, "overlapping_host_ops"))
-        notes += guarded(
+            lines.append(notes.overlapping_host_ops(overlapping, host_ops))
+        lines += guarded(
             "The receipt's part on comparing hosts", lambda: self._pods[1], lambda _: []
         )
-        notes += guarded(
+        lines += guarded(
             "The receipt's part on ranks", lambda: self.device_time.notes, lambda _: []
         )
-        notes += of_hosts.memory
-        count = of_hosts.cut_steps
-        if count:
-            # The recording cut them off, or their framework was not recorded.
-            steps_text, them = ("step", "it") if count == 1 else ("steps", "them")
-            text = (
-                f"Not shown: {count:,} marked {steps_text} at the start or end of the recording,"
-                f" as no compute was recorded in {them}."
-            )
-            notes.append(Note("info", text, "steps_not_shown"))
-        return notes
+        lines += of_hosts.memory
+        if of_hosts.cut_steps:
+            lines.append(notes.steps_not_shown(of_hosts.cut_steps))
+        return lines
