@@ -27,6 +27,14 @@ def compiled_programs(count: int) -> Note:
     return info("compiled_programs", text)
 
 
+def other_snapshots(count: int) -> Note:
+    """Several snapshots of the allocator in one run."""
+    return info(
+        "other_snapshots",
+        f"{count} snapshots were found; the one with the longest history is shown.",
+    )
+
+
 def overlapping_host_ops(overlapping: int, host_ops: int) -> Note:
     """Ops that are not nested; a warning if they are more than one in a hundred."""
     text = (

@@ -96,8 +96,8 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
     )
 
 
-def snapshots(trace: Trace, files: Sequence[SourceFile]) -> tuple[list[Snapshot], list[str]]:
-    """Snapshots of a run, and a sentence for each file next to its trace that is unreadable.
+def snapshots(trace: Trace, files: Sequence[SourceFile]) -> tuple[list[Snapshot], list[Note]]:
+    """Snapshots of a run, and a note on each file next to its trace that is unreadable.
 
     Raises
     ------
@@ -106,13 +106,13 @@ def snapshots(trace: Trace, files: Sequence[SourceFile]) -> tuple[list[Snapshot]
     """
     if isinstance(trace, SnapshotTrace):
         return trace.snapshots, []
-    result, doubts = [], []
+    result, unread = [], []
     for file in files:
         try:
             result.append(snapshot_in(file))
         except ReadError as error:
-            doubts.append(f"{file.name} next to the trace could not be read: {error.reason}")
-    return result, doubts
+            unread.append(notes.unread_snapshot(file.name, error.reason))
+    return result, unread
 
 
 def snapshot_in(file: SourceFile) -> Snapshot:

@@ -35,6 +35,10 @@ def impossible_segments(count: int) -> Note:
     )
 
 
+def unread_snapshot(file: str, reason: str) -> Note:
+    return info("unread_snapshot", f"{file} next to the trace could not be read: {reason}")
+
+
 def blocks_outside_segments(count: int) -> Note:
     return warning(
         "blocks_outside_segments", f"Blocks outside their segment were left out: {count:,}."

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from nbprof.run import notes
 from nbprof.run.frame import Group, cached
 from nbprof.run.frames.recording import Recording
 from nbprof.schema import frames
 
 if TYPE_CHECKING:
+    from nbprof.core.receipt import Note
+
     # Imported when a snapshot is read, as most profiles have none.
     from nbprof.analysis.allocator.stacks import Stacks
     from nbprof.analysis.allocator.state import Replay, State
@@ -23,7 +26,7 @@ class AllocatorFrames(Group[Recording]):
     prefix = "allocator_"
 
     @cached
-    def _read(self) -> tuple[list[Snapshot], list[str]]:
+    def _read(self) -> tuple[list[Snapshot], list[Note]]:
         from nbprof.formats.torch_snapshot.memory import snapshots
 
         return snapshots(self.run.as_read, self.run.snapshot_pieces)
@@ -36,26 +39,20 @@ class AllocatorFrames(Group[Recording]):
         return max(self._read[0], key=_snapshot_size, default=None)
 
     @cached
-    def notes(self) -> list[str]:
-        """Sentences about files that could not be read, and about unknown figures."""
+    def notes(self) -> list[Note]:
+        """Notes on files that could not be read, and on unknown figures."""
         from nbprof.analysis.allocator import allocator
 
         if not self.run.snapshot_pieces:
             return []
-        snapshots, doubts = self._read
+        snapshots, result = self._read
         snapshot = self.snapshot
         if snapshot is None:
-            return doubts
-        notes = [*doubts]
+            return result
+        result = [*result]
         if len(snapshots) > 1:
-            notes.append(
-                f"{len(snapshots)} snapshots were found; the one with the longest history is shown."
-            )
-        return [
-            *notes,
-            *(note.text for note in snapshot.notes),
-            *(note.text for note in allocator.notes_on(snapshot, self.replays)),
-        ]
+            result.append(notes.other_snapshots(len(snapshots)))
+        return [*result, *snapshot.notes, *allocator.notes_on(snapshot, self.replays)]
 
     @cached
     def replays(self) -> list[Replay]:

@@ -89,8 +89,7 @@ class ReceiptFrames(AdviceFrames):
         receipt.add(*self._notes)
         for text in self.missing.values():
             receipt.info(text, key="not_recorded")
-        for text in self.allocator.notes:
-            receipt.info(text, key="allocator_snapshot")
+        receipt.add(*self.allocator.notes)
         if self._given_peaks:
             receipt.add(notes.given_peaks(self._given_peaks))
         if self.stated["programs"]:

@@ -104,7 +104,7 @@ class Allocator(View):
     @property
     def notes(self) -> list[str]:
         """One sentence for each thing that is unknown or could not be read from the snapshots."""
-        return list(self._profile.run.allocator.notes)
+        return [note.text for note in self._profile.run.allocator.notes]
 
     def at(self, time_ms: float, device: int | None = None) -> pd.DataFrame:
         """Blocks at any moment of the history, in the columns of `blocks`.

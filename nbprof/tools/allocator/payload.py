@@ -62,7 +62,7 @@ def payload(run: Run) -> Allocator:
     return Allocator(
         empty=None,
         devices=[_device(run, replay) for replay in listed],
-        notes=run.allocator.notes,
+        notes=[note.text for note in run.allocator.notes],
         left_out=left,
     )
 
@@ -114,16 +114,19 @@ def text(run: Run) -> str:
             "Out of memory: " + wording.one_line(row["explanation"]),
             wording.one_line(row["remedy"]),
         ]
-    return "\n".join([*lines, *(wording.one_line(note) for note in run.allocator.notes)])
+    return "\n".join([*lines, *(wording.one_line(note.text) for note in run.allocator.notes)])
 
 
 def _empty(run: Run) -> Empty:
     if run.allocator.snapshot is not None:
         text = "It has no segments: PyTorch's allocator held no device memory when it was taken."
-        return Empty(title="The snapshot is empty", text=" ".join([text, *run.allocator.notes]))
+        return Empty(
+            title="The snapshot is empty",
+            text=" ".join([text, *(note.text for note in run.allocator.notes)]),
+        )
     return Empty(
         title="No snapshot of PyTorch's allocator",
-        text=" ".join(run.allocator.notes) or _HOW_TO_TAKE,
+        text=" ".join(note.text for note in run.allocator.notes) or _HOW_TO_TAKE,
     )
 
 
