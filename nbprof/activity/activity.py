@@ -117,13 +117,8 @@ HOST_PREPROCESS, HOST_POSTPROCESS, HOST_BATCH_FORMATION, HOST_RUNTIME = 20, 30, 
 DEVICE_BETWEEN_NODES = 95
 DEVICE_COLLECTIVES, HOST_WAIT_INPUT, DEVICE_TO_DEVICE, DEVICE_TO_HOST = 100, 110, 120, 130
 # Nothing says how wide the numbers of a DEVICE_COMPUTE are.
-DEVICE_COMPUTE_32, DEVICE_COMPUTE, DEVICE_COMPUTE_16, DEVICE_WAIT_DEVICE, DEVICE_WAIT_HOST = (
-    140,
-    145,
-    150,
-    160,
-    170,
-)
+DEVICE_COMPUTE_32, DEVICE_COMPUTE, DEVICE_COMPUTE_16, DEVICE_WAIT_DEVICE = 140, 145, 150, 160
+DEVICE_WAIT_HOST = 170
 
 CATEGORY_OF_CLASS: dict[int, str] = {
     HOST_COMPUTE: "host_compute",
@@ -151,16 +146,9 @@ CATEGORY_OF_CLASS: dict[int, str] = {
 COMPUTE_OF_BITS: dict[int, int] = {0: DEVICE_COMPUTE, 16: DEVICE_COMPUTE_16, 32: DEVICE_COMPUTE_32}
 
 CATEGORIES: tuple[str, ...] = (
-    "device_compute",
-    "device_to_device",
-    "device_collectives",
-    "host_compute",
-    "kernel_launch",
-    "input",
-    "output",
-    "compile",
-    "other",
-)
+    "device_compute", "device_to_device", "device_collectives", "host_compute", "kernel_launch",
+    "input", "output", "compile", "other",
+)  # fmt: skip
 """Step-time categories in stack order, bottom to top."""
 NUMBER_OF_CATEGORY = {name: number for number, name in enumerate(CATEGORIES, 1)}
 

@@ -137,26 +137,11 @@ def takes_only_32_bit(kernel: str) -> bool:
 
 
 _XPROF_NVIDIA = (
-    "16816",
-    "c1688",
-    "conv1x1",
-    "conv2d_c1_k1",
-    "dgrad_1x1_stride_2x2",
-    "direct_group",
-    "first_layer_wgrad_kernel",
-    "h1688",
-    "h884",
-    "hmma",
-    "i16832",
-    "i8816",
-    "s884",
-    "s1688",
-    "xmma_gemm",
-    "xmma_implicit_gemm",
-    "xmma_sparse_conv",
-    "xmma_sparse_gemm",
+    "16816", "c1688", "conv1x1", "conv2d_c1_k1", "dgrad_1x1_stride_2x2", "direct_group",
+    "first_layer_wgrad_kernel", "h1688", "h884", "hmma", "i16832", "i8816", "s884", "s1688",
+    "xmma_gemm", "xmma_implicit_gemm", "xmma_sparse_conv", "xmma_sparse_gemm",
     "xmma_warp_specialized_implicit_gemm",
-)
+)  # fmt: skip
 _XPROF_AMD = (
     *("mfma", "wmma", "_xdl", "gtcx", "gemm_fusion", "miopenSp3AsmConvRage", "Custom_Cijk_"),
     # The shapes of tiles in ck_tile's templates: its helpers have none.
@@ -179,19 +164,10 @@ def uses_tensor_core_in_xprof(kernel: str, vendor: str) -> bool:
 
 
 _ELIGIBLE_END = (
-    "Conv2D",
-    "Conv2DBackpropFilter",
-    "Conv2DBackpropInput",
-    "Conv3D",
-    "DepthwiseConv2dNative",
-    "DepthwiseConv2dNativeBackpropFilter",
-    "DepthwiseConv2dNativeBackpropInput",
-    "/MatMul",
-    "FusedMatMul",
-    "/CudnnRNN",
-    "XlaDot",
-    "XlaDotV2",
-)
+    "Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput", "Conv3D", "DepthwiseConv2dNative",
+    "DepthwiseConv2dNativeBackpropFilter", "DepthwiseConv2dNativeBackpropInput", "/MatMul",
+    "FusedMatMul", "/CudnnRNN", "XlaDot", "XlaDotV2",
+)  # fmt: skip
 _ELIGIBLE_PART = (
     "BatchMatMul",
     "CudnnRNNV",

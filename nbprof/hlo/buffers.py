@@ -20,29 +20,10 @@ from nbprof.hlo.shapes import numbers
 _BUFFERS, _ALLOCATIONS, _TRACES = 1, 3, 4
 _ID, _SIZE, _DEFINED, _COLOUR = 1, 2, 3, 4
 _DEFINED_NAME, _DEFINED_INDEX, _DEFINED_ID = 2, 3, 4
-(
-    _INDEX,
-    _THREAD_LOCAL,
-    _PARAMETER,
-    _PARAMETER_NUMBER,
-    _LIVE_OUT,
-    _ALLOCATION_COLOUR,
-    _ASSIGNED,
-    _TUPLE,
-    _CONSTANT,
-) = (
-    1,
-    3,
-    5,
-    6,
-    7,
-    8,
-    9,
-    11,
-    12,
-)
+_INDEX, _THREAD_LOCAL, _PARAMETER, _PARAMETER_NUMBER, _LIVE_OUT = 1, 3, 5, 6, 7
+_ALLOCATION_COLOUR, _ASSIGNED, _TUPLE, _CONSTANT = 8, 9, 11, 12
 _ASSIGNED_BUFFER, _ASSIGNED_OFFSET, _ASSIGNED_SIZE = 1, 2, 3
-_EVENTS, _WHOLE, _TRACE_ALLOCATION = 1, 2, 3
+_EVENTS, _TRACE_ALLOCATION = 1, 3
 _KIND, _EVENT_BUFFER, _EVENT_INSTRUCTION, _EVENT_SHARED = 1, 2, 4, 5
 _DEPTH = 1
 
@@ -106,7 +87,6 @@ class HeapTrace:
     """
 
     allocation: int
-    is_whole_module: bool
     kind: Int64s
     buffer: Int64s
     shared: Int64s
@@ -257,12 +237,10 @@ def _allocations(
 
 
 def _trace(buf: Bytes, start: int, end: int) -> HeapTrace:
-    whole_module, allocation = False, -1
+    allocation = -1
     spans, scalars = wire.split(buf.data, start, end, _DEPTH + 1)
     for number, kind, value, _ in scalars:
-        if number == _WHOLE and kind == VARINT:
-            whole_module = value != 0
-        elif number == _TRACE_ALLOCATION and kind == VARINT:
+        if number == _TRACE_ALLOCATION and kind == VARINT:
             allocation = wire.signed(value)
     first, last = _span(spans.get(_EVENTS))
     rows = _Messages(buf, first, last, _DEPTH + 2)
@@ -272,7 +250,6 @@ def _trace(buf: Bytes, start: int, end: int) -> HeapTrace:
     code[owner] = codes
     return HeapTrace(
         allocation,
-        whole_module,
         rows.numbers(_KIND),
         rows.numbers(_EVENT_BUFFER),
         rows.numbers(_EVENT_SHARED),

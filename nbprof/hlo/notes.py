@@ -38,5 +38,6 @@ def equal_program_ids(names: Sequence[str]) -> Note:
 def missing_programs(count: int) -> Note:
     """Programs that ran, but are not in the file."""
     programs = plural(count, "compiled program that ran is", "compiled programs that ran are")
-    text = f"{programs} not in the file: their ops are shown by HLO name, not by framework name."
+    its = "its" if count == 1 else "their"
+    text = f"{programs} not in the file: {its} ops are shown by HLO name, not by framework name."
     return info("missing_programs", text)

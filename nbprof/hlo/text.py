@@ -26,46 +26,14 @@ from nbprof.hlo.shapes import numbers, with_indices
 _DEPTH = 4
 """Number of messages around a message inside an instruction."""
 _CALLED, _DIMENSIONS = 38, 14
-_LITERAL, _EXPONENT, _MANTISSA, _PADDING, _DISTRIBUTION, _EPSILON, _FEATURE, _CHANNEL = (
-    8,
-    18,
-    19,
-    21,
-    23,
-    24,
-    25,
-    26,
-)
-_OUTFEED, _FFT_TYPE, _GATHER, _GATHER_SIZES, _PREDECESSORS, _HOST_TRANSFER, _SCATTER, _GROUPS = (
-    29,
-    31,
-    33,
-    34,
-    37,
-    47,
-    48,
-    49,
-)
-_PRECISION, _PAIRS, _CONSTRAINED, _LAYOUTS, _TRIANGULAR, _STABLE, _CHOLESKY, _SIDE_EFFECT = (
-    51,
-    52,
-    56,
-    57,
-    59,
-    60,
-    62,
-    65,
-)
-_DELTA, _SORTED, _FRONTEND, _UNIQUE, _ALGORITHM, _GLOBAL_IDS, _COMPARISON, _ALIASING = (
-    66,
-    67,
-    68,
-    69,
-    70,
-    71,
-    72,
-    74,
-)
+_LITERAL, _EXPONENT, _MANTISSA, _PADDING, _DISTRIBUTION, _EPSILON = 8, 18, 19, 21, 23, 24
+_FEATURE, _CHANNEL = 25, 26
+_OUTFEED, _FFT_TYPE, _GATHER, _GATHER_SIZES, _PREDECESSORS, _HOST_TRANSFER = 29, 31, 33, 34, 37, 47
+_SCATTER, _GROUPS = 48, 49
+_PRECISION, _PAIRS, _CONSTRAINED, _LAYOUTS, _TRIANGULAR, _STABLE = 51, 52, 56, 57, 59, 60
+_CHOLESKY, _SIDE_EFFECT = 62, 65
+_DELTA, _SORTED, _FRONTEND, _UNIQUE, _ALGORITHM, _GLOBAL_IDS = 66, 67, 68, 69, 70, 71
+_COMPARISON, _ALIASING = 72, 74
 _API, _PREFETCH, _TOP, _LARGEST, _DEVICES, _GRID = 77, 80, 81, 85, 87, 92
 _APIS = ("UNSPECIFIED", "ORIGINAL", "STATUS_RETURNING", "STATUS_RETURNING_UNIFIED", "TYPED_FFI")
 _FFTS = ("FFT", "IFFT", "RFFT", "IRFFT")
@@ -73,33 +41,14 @@ _DISTRIBUTIONS = ("rng_invalid", "rng_uniform", "rng_normal")
 _ALGORITHMS = ("rng_default", "rng_three_fry", "rng_philox")
 _PRECISIONS = ("default", "high", "highest", "packed_nibble")
 _TRANSPOSES = ("TRANSPOSE_INVALID", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")
-_APPLIED = frozenset(
-    (
-        "call",
-        "map",
-        "reduce-window",
-        "reduce",
-        "all-reduce",
-        "all-reduce-start",
-        "reduce-scatter",
-        "scatter",
-        "topk",
-        "sort",
-    )
-)
-_LISTED = frozenset(
-    (
-        "broadcast",
-        "reduce",
-        "transpose",
-        "reverse",
-        "concatenate",
-        "map",
-        "sort",
-        "get-dimension-size",
-        "set-dimension-size",
-    )
-)
+_APPLIED = frozenset((
+    "call", "map", "reduce-window", "reduce", "all-reduce", "all-reduce-start", "reduce-scatter",
+    "scatter", "topk", "sort",
+))  # fmt: skip
+_LISTED = frozenset((
+    "broadcast", "reduce", "transpose", "reverse", "concatenate", "map", "sort",
+    "get-dimension-size", "set-dimension-size",
+))  # fmt: skip
 _ALONG = frozenset(("all-gather", "all-gather-start", "all-to-all", "reduce-scatter"))
 _COLLECTIVES = _ALONG | {
     "all-reduce",

@@ -15,23 +15,10 @@ from nbprof.dialects.xplane import xplane
 _PLANE = re.compile(r"/(?:device:(?:GPU|TPU|CUSTOM)|host:)")
 _WHOLE = re.compile(r"-?\d{1,20}\Z")
 # Args that are texts, whatever they look like.
-_TEXTS = frozenset(
-    {
-        "cat",
-        "ph",
-        "name",
-        "long_name",
-        "step_name",
-        "tf_op",
-        "hlo_op",
-        "hlo_module",
-        "kernel_details",
-        "shape",
-        "equation",
-        "source",
-        "level 0",
-    }
-)
+_TEXTS = frozenset((
+    "cat", "ph", "name", "long_name", "step_name", "tf_op", "hlo_op", "hlo_module",
+    "kernel_details", "shape", "equation", "source", "level 0",
+))  # fmt: skip
 
 LEFT_OUT = (
     "This is the trace.json.gz that XLA exports: it lacks allocator events, programs, and the links"

@@ -22,22 +22,8 @@ from nbprof.dialects.named_lanes import Lane, fill
 
 Kinds = npt.NDArray[np.uint8]
 
-(
-    UNKNOWN,
-    OP,
-    ANNOTATION,
-    PYTHON,
-    CALL,
-    KERNEL,
-    COPY,
-    FILL,
-    DEVICE_NOTE,
-    SYNC,
-    MEMORY,
-    OVERHEAD,
-    WINDOW,
-    SAMPLED,
-) = range(14)
+UNKNOWN, OP, ANNOTATION, PYTHON, CALL, KERNEL, COPY, FILL = range(8)
+DEVICE_NOTE, SYNC, MEMORY, OVERHEAD, WINDOW, SAMPLED = range(8, 14)
 
 _CATEGORY = {
     "cpu_op": OP,

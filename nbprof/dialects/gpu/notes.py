@@ -180,8 +180,15 @@ def copied_files(first: str, copies: Sequence[str]) -> Note:
 
 def copies_without_work(count: int) -> Note:
     """Calls that copy or fill, but started nothing on the device."""
-    calls = plural(count, "call that copies or fills has", "calls that copy or fill have")
-    text = f"{calls} no device activity: it had 0 bytes or was host to host, or was dropped."
+    text = (
+        f"{count:,} calls that copy or fill have no device activity: they had 0 bytes, were host to"
+        " host, or were dropped."
+    )
+    if count == 1:
+        text = (
+            "1 call that copies or fills has no device activity: it had 0 bytes, was host to host,"
+            " or was dropped."
+        )
     return info("copies_without_work", text)
 
 

@@ -376,8 +376,9 @@ class GpuRecording(ABC):
 
 def _engine_iterations(links: Links, steps: Steps, activity: act.Activity) -> EngineIterations:
     """The `engine_iterations` table of the activity, for steps that are iterations."""
-    rows = [i for i, step in enumerate(steps.keys) if step in steps.iterations]
-    iterations = [steps.iterations[steps.keys[i]] for i in rows]
+    steps_of_engine = [(i, key) for i, key in enumerate(steps.keys) if key in steps.iterations]
+    rows = [i for i, _ in steps_of_engine]
+    iterations = [steps.iterations[key] for _, key in steps_of_engine]
     columns: dict[str, npt.ArrayLike] = {}
     for key in ("event", "host", "group", "start", "end", "begun", "done"):
         columns[key] = getattr(steps, key)[rows]

@@ -38,17 +38,11 @@ _LOOP_OPS = frozenset(
 _OF_EXECUTOR = frozenset(
     {"IteratorGetNextOp::DoCompute", "IteratorGetNextAsOptionalOp::DoCompute", "TpuExecuteOp"}
 )
-_REQUESTS = frozenset(
-    {
-        "RunProgramRequest",
-        "HostCallbackRequest",
-        "TransferH2DRequest",
-        "TransferPreprocessedH2DRequest",
-        "TransferD2HRequest",
-        "OnDeviceSendRequest",
-        "OnDeviceRecvRequest",
-    }
-)
+_REQUESTS = frozenset((
+    "RunProgramRequest", "HostCallbackRequest", "TransferH2DRequest",
+    "TransferPreprocessedH2DRequest", "TransferD2HRequest", "OnDeviceSendRequest",
+    "OnDeviceRecvRequest",
+))  # fmt: skip
 _RUN_ID_BITS = (1 << 27) - 1
 _BUSY_KEY = 64
 

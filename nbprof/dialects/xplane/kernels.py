@@ -166,8 +166,8 @@ def _table(
     )
     first, back = unique_rows(*columns)
     kernel_code, op_code, tensor, eligible = np.zeros((4, len(first)), np.int32)
-    rows_of_facts = np.stack(columns, axis=1)[first].tolist()
-    for i, (name, op, plane_index, formula) in enumerate(rows_of_facts):
+    distinct = np.stack([column[first] for column in columns], axis=1).tolist()
+    for i, (name, op, plane_index, formula) in enumerate(distinct):
         kernel = str(trace.names[name])
         vendor = str(trace.planes[plane_index].stats.get("device_vendor", ""))
         op_name, tensor[i], eligible[i] = judge(kernel, op, vendor, text_of(trace.strings, formula))

@@ -17,33 +17,10 @@ _ABSENT = np.iinfo(np.int64).min
 
 # TensorFlow's DataType enumeration (types.proto).
 DATA_TYPES = (
-    "INVALID",
-    "float",
-    "double",
-    "int32",
-    "uint8",
-    "int16",
-    "int8",
-    "string",
-    "complex64",
-    "int64",
-    "bool",
-    "qint8",
-    "quint8",
-    "qint32",
-    "bfloat16",
-    "qint16",
-    "quint16",
-    "uint16",
-    "complex128",
-    "half",
-    "resource",
-    "variant",
-    "uint32",
-    "uint64",
-    "float8_e5m2",
-    "float8_e4m3fn",
-)
+    "INVALID", "float", "double", "int32", "uint8", "int16", "int8", "string", "complex64", "int64",
+    "bool", "qint8", "quint8", "qint32", "bfloat16", "qint16", "quint16", "uint16", "complex128",
+    "half", "resource", "variant", "uint32", "uint64", "float8_e5m2", "float8_e4m3fn",
+)  # fmt: skip
 
 
 def has_allocations(placed: Placed) -> bool:

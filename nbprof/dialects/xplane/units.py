@@ -26,15 +26,9 @@ from nbprof.dialects.xplane.programs import ProgramSteps
 
 CHOOSE = "`for batch in nbprof.steps(batches):` marks the steps of another loop."
 _PROFILER = (
-    "ProfilerSession",
-    "StartProfile",
-    "StopProfile",
-    "TraceMe::",
-    "ThreadpoolListener::",
-    "$",
-    "end: ",
-    "PythonRefManager::",
-)
+    "ProfilerSession", "StartProfile", "StopProfile", "TraceMe::", "ThreadpoolListener::", "$",
+    "end: ", "PythonRefManager::",
+)  # fmt: skip
 """Events of the recorder, of thread pools, and calls of Python: no work of the program."""
 
 _DEEPEST = 3

@@ -53,17 +53,9 @@ DERIVED_FIRST = 0xDEADBEEF
 DERIVED_COUNT = 4096
 STEPS_LINE = DERIVED_FIRST - (1 << 32)
 _DERIVED_NAMES = (
-    "Steps",
-    "XLA Modules",
-    "XLA Ops",
-    "Async XLA Ops",
-    "Framework Ops",
-    "TensorFlow Ops",
-    "Framework Name Scope",
-    "TensorFlow Name Scope",
-    "Source code",
-    "Launch Stats",
-)
+    "Steps", "XLA Modules", "XLA Ops", "Async XLA Ops", "Framework Ops", "TensorFlow Ops",
+    "Framework Name Scope", "TensorFlow Name Scope", "Source code", "Launch Stats",
+)  # fmt: skip
 _DEVICE = re.compile(r"/device:(GPU|TPU|CUSTOM)[^0-9]*([0-9]+)?(.*)", re.DOTALL)
 
 
