@@ -12,11 +12,10 @@ from nbprof.run.frames.recording import Recording
 from nbprof.schema import frames
 
 if TYPE_CHECKING:
-    from nbprof.core.receipt import Note
-
     # Imported when a snapshot is read, as most profiles have none.
     from nbprof.analysis.allocator.stacks import Stacks
     from nbprof.analysis.allocator.state import Replay, State
+    from nbprof.core.receipt import Note
     from nbprof.formats.torch_snapshot.snapshot import Snapshot
 
 
