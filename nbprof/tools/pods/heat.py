@@ -226,9 +226,9 @@ def _note(grid: Grid, heat: Heat, layers: int) -> str:
             f"Showing the {len(heat.rows):,} slowest of {len(grid.workers):,} workers."
         )
     if layers:
-        one = "category in which workers differ least is"
-        several = "categories in which workers differ least are"
-        sentences.append(f"{wording.plural(layers, one, several)} left out.")
+        singular = "category in which workers differ least is"
+        many = "categories in which workers differ least are"
+        sentences.append(f"{wording.plural(layers, singular, many)} left out.")
     if not sentences:
         return ""
     return " ".join([*sentences, "p.pods.frame has all."])

@@ -126,11 +126,11 @@ def _end(depth: np.ndarray[Any, Any], row: int) -> int:
 
 
 def _time(frame: pd.DataFrame, *, device: bool) -> np.ndarray[Any, np.dtype[np.float64]]:
-    names: tuple[str, ...] = _PARTS[2:]
+    names = _PARTS[2:]
     if device:
         names = _PARTS[:2]
-    forward, backward = (np.nan_to_num(floats(frame[name])) for name in names)
-    return forward + backward
+    forward, backward = names
+    return np.nan_to_num(floats(frame[forward])) + np.nan_to_num(floats(frame[backward]))
 
 
 def shapes(run: Run) -> Table | None:
