@@ -130,7 +130,8 @@ def _time(frame: pd.DataFrame, *, device: bool) -> np.ndarray[Any, np.dtype[np.f
     if device:
         names = _PARTS[:2]
     forward, backward = names
-    return np.nan_to_num(floats(frame[forward])) + np.nan_to_num(floats(frame[backward]))
+    time: np.ndarray[Any, np.dtype[np.float64]] = np.nan_to_num(floats(frame[forward]))
+    return time + np.nan_to_num(floats(frame[backward]))
 
 
 def shapes(run: Run) -> Table | None:
