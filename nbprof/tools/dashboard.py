@@ -37,8 +37,8 @@ MANY_EVENTS = 200_000
 """From this number on, the analysis takes half a second or more longer than the first picture."""
 
 
-_VALUE_LENGTH = 60
-"""Letters of a wrong value in the sentence about it."""
+_VALUE_LENGTH = 61
+"""Letters of a wrong value in the sentence about it, with the ellipsis."""
 
 
 @python_strings()
