@@ -131,7 +131,8 @@ def _time(frame: pd.DataFrame, *, device: bool) -> np.ndarray[Any, np.dtype[np.f
         names = _PARTS[:2]
     forward, backward = names
     time: np.ndarray[Any, np.dtype[np.float64]] = np.nan_to_num(floats(frame[forward]))
-    return time + np.nan_to_num(floats(frame[backward]))
+    time += np.nan_to_num(floats(frame[backward]))
+    return time
 
 
 def shapes(run: Run) -> Table | None:
