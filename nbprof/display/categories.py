@@ -50,7 +50,7 @@ def ranked(colour: str, count: int) -> list[str]:
     """`count` shades of a colour on white, the strongest first: lightness says rank, hue says
     where.
     """
-    steps = (100, 90, 80, 71, 63, 55, 48, 41, 35, 29)
+    steps: tuple[int, ...] = (100, 90, 80, 71, 63, 55, 48, 41, 35, 29)
     if count <= 5:
         steps = (100, 80, 63, 48, 35)
     return [mix(colour, steps[min(i, len(steps) - 1)]) for i in range(count)]

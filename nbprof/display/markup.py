@@ -43,7 +43,9 @@ def table(title: str, scope: str, heads: list[str], rows: list[list[str]], align
 
 def heading(title: str, scope: str) -> str:
     """A line in bold, followed by a smaller text."""
-    small = f' <span style="font-weight:400;{SOFT}">{text(scope)}</span>' if scope else ""
+    small = ""
+    if scope:
+        small = f' <span style="font-weight:400;{SOFT}">{text(scope)}</span>'
     return f'<p style="font-weight:600;margin:18px 0 4px">{text(title)}{small}</p>'
 
 
@@ -72,11 +74,15 @@ def diff(lines: list[FixLine]) -> str:
 
 def code_block(code: str) -> str:
     """Lines of code; empty without any."""
-    return _block("<br>".join(_line(line) for line in code.splitlines())) if code else ""
+    if not code:
+        return ""
+    return _block("<br>".join(map(_line, code.splitlines())))
 
 
 def _styled(html: str, style: str | None) -> str:
-    return f"<span style='{style}'>{html}</span>" if style else html
+    if not style:
+        return html
+    return f"<span style='{style}'>{html}</span>"
 
 
 def _block(body: str) -> str:

@@ -103,10 +103,9 @@ class Redactor:
             first = _RUN.search(name)
             if first is not None:
                 beginning.setdefault(first[0], []).append(re.escape(name[first.start() :]))
-        self._private = {
-            first: re.compile(rf"(?:{'|'.join(patterns)})(?![^\W_])")
-            for first, patterns in beginning.items()
-        }
+        self._private = {}
+        for first_word, patterns in beginning.items():
+            self._private[first_word] = re.compile(rf"(?:{'|'.join(patterns)})(?![^\W_])")
 
     def text(self, text: str) -> str:
         """A text with pseudonyms instead of names."""
@@ -126,9 +125,10 @@ class Redactor:
 
         offset, parts = 0, []
         for run in _RUN.finditer(text):
-            pattern = self._private.get(run[0]) if run.start() >= offset else None
-            match = pattern.match(text, run.start()) if pattern is not None else None
-            if match is not None:
+            pattern = self._private.get(run[0])
+            if run.start() < offset or pattern is None:
+                continue
+            if match := pattern.match(text, run.start()):
                 parts += [text[offset : match.start()], finish(match, self._pseudonym)]
                 offset = match.end()
         text = "".join([*parts, text[offset:]])
@@ -156,26 +156,27 @@ class Redactor:
         return value
 
     def _segment(self, match: re.Match[str]) -> str:
-        return match[0] if _public(match[0]) else self._pseudonym(match[0])
+        if _public(match[0]):
+            return match[0]
+        return self._pseudonym(match[0])
 
     def _path(self, path: str) -> str:
         path, end = path.rstrip("."), "." * (len(path) - len(path.rstrip(".")))
         if library := _LIBRARY.match(path):
-            return (
-                ("/" if library[1] == "/" else "…/") + _SEGMENT.sub(self._segment, library[2]) + end
-            )
-        suffix = _SUFFIX.search(path)
-        tail = suffix[0] if suffix else ""
-        return self._pseudonym(path.removesuffix(tail)) + tail + end
+            root = "…/"
+            if library[1] == "/":
+                root = "/"
+            return root + _SEGMENT.sub(self._segment, library[2]) + end
+        if suffix := _SUFFIX.search(path):
+            end = suffix[0] + end
+            path = path.removesuffix(suffix[0])
+        return self._pseudonym(path) + end
 
     def _pseudonym(self, name: str) -> str:
         if name not in self.replaced:
-            self.replaced[name] = (
-                "name_"
-                + hashlib.blake2b(
-                    name.encode(errors="surrogatepass"), key=self._key, digest_size=4
-                ).hexdigest()
-            )
+            data = name.encode(errors="surrogatepass")
+            digest = hashlib.blake2b(data, key=self._key, digest_size=4).hexdigest()
+            self.replaced[name] = f"name_{digest}"
         return self.replaced[name]
 
 
@@ -194,9 +195,9 @@ def words(name: str) -> list[str]:
 
 @lru_cache(maxsize=100_000)
 def _public(segment: str) -> bool:
-    return _LIBRARY_KERNEL.fullmatch(segment) is not None or all(
-        _is_public(part) for part in re.split(r"[_$-]+", segment) if part
-    )
+    if _LIBRARY_KERNEL.fullmatch(segment):
+        return True
+    return all(map(_is_public, filter(None, re.split(r"[_$-]+", segment))))
 
 
 def _is_public(part: str) -> bool:
@@ -224,11 +225,10 @@ def _is_public(part: str) -> bool:
 @lru_cache(maxsize=1)
 def own_texts() -> frozenset[str]:
     """All strings in the code of nbprof except docstrings."""
-    return frozenset(
-        text
-        for path in _PACKAGE.rglob("*.py")
-        for text in _literals(path.read_text(encoding="utf-8"))
-    )
+    texts: set[str] = set()
+    for path in _PACKAGE.rglob("*.py"):
+        texts.update(_literals(path.read_text(encoding="utf-8")))
+    return frozenset(texts)
 
 
 def _literals(code: str) -> Iterator[str]:

@@ -186,6 +186,13 @@ def share(part: float, total: float) -> float | None:
     return 100 * part / total if total > 0 else None
 
 
+def more_rows(count: int, accessor: str) -> str:
+    """A sentence on rows that are not listed; "" if all are."""
+    if count <= 0:
+        return ""
+    return f"{wording.plural(count, 'more row')}: {accessor} has all."
+
+
 def bytes_figure(key: str, label: str, value: Any, note: str) -> Figure:
     """A key figure of bytes, in the unit that suits them."""
     size = wording.real(value)

@@ -37,8 +37,8 @@ MANY_EVENTS = 200_000
 """From this number on, the analysis takes half a second or more longer than the first picture."""
 
 
-_VALUE_LENGTH = 60
-"""Letters of a wrong value in the sentence about it."""
+_VALUE_LENGTH = 61
+"""Letters of a wrong value in the sentence about it, with the ellipsis."""
 
 
 @python_strings()
@@ -79,11 +79,13 @@ def dashboard(
 
 def _with_data(run: Run, tabs: list[str]) -> list[str]:
     """The tabs that have something to show."""
-    visible = [
-        tab for tab in tabs if ask(register.tool(tab).has, run, otherwise=True, part=_title(tab))
-    ]
-    alone = register.alone(run)
-    return alone.tabs if alone else visible
+    visible = []
+    for tab in tabs:
+        if ask(register.tool(tab).has, run, otherwise=True, part=_title(tab)):
+            visible.append(tab)
+    if alone := register.alone(run):
+        return alone.tabs
+    return visible
 
 
 def _parts(
@@ -118,7 +120,9 @@ def _part(run: Run, tab: str, tool: Tool, limit: int) -> Tab:
     """The part of a tab; where it fails, an empty one that says so."""
 
     def failed(sentence: str) -> Tab:
-        part = tool.fallback(run, sentence) if tool.fallback else tool.nothing()
+        part = tool.nothing()
+        if tool.fallback:
+            part = tool.fallback(run, sentence)
         return replace(part, empty=Empty(title="This view could not be computed", text=sentence))
 
     try:
@@ -210,8 +214,10 @@ def budget(events: Any) -> int:
 
 
 def _short(value: Any) -> str:
-    text = str(value) if isinstance(value, np.generic) else repr(value)
-    return text if len(text) <= _VALUE_LENGTH else f"{text[:_VALUE_LENGTH]}…"
+    text = repr(value)
+    if isinstance(value, np.generic):
+        text = str(value)
+    return wording.shortened(text, _VALUE_LENGTH)
 
 
 def select(payload: Payload, views: Iterable[str] | None) -> Payload:

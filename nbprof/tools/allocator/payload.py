@@ -56,12 +56,13 @@ def payload(run: Run) -> Allocator:
     replays = run.allocator.replays
     if not replays:
         return nothing(_empty(run))
-    listed = replays[:MOST_DEVICES]
-    more = len(replays) - len(listed)
-    left = f"{wording.plural(more, 'more device')}: p.allocator has all of them." if more else ""
+    left = ""
+    if len(replays) > MOST_DEVICES:
+        more = wording.plural(len(replays) - MOST_DEVICES, "more device")
+        left = f"{more}: p.allocator has all of them."
     return Allocator(
         empty=None,
-        devices=[_device(run, replay) for replay in listed],
+        devices=[_device(run, replay) for replay in replays[:MOST_DEVICES]],
         notes=[note.text for note in run.allocator.notes],
         left_out=left,
     )
@@ -85,7 +86,9 @@ def alone(run: Run) -> bool:
 def chip(run: Run) -> str:
     """The word for the devices of the snapshot, such as "GPU"; "" if it has none."""
     replays = run.allocator.replays
-    return replays[0].backend.chip if replays else ""
+    if not replays:
+        return ""
+    return replays[0].backend.chip
 
 
 def text(run: Run) -> str:
@@ -135,8 +138,9 @@ def _device(run: Run, replay: Replay) -> AllocatorDevice:
     ooms = ooms[ooms["device"] == replay.device].tail(MOST_OOMS).iloc[::-1]
     summary = run.allocator.summary
     row = summary[summary["device"] == replay.device].to_dict("records")[0]
-    moment = int(ooms["entry"].iloc[0]) if len(ooms) else None
-    state = replay.end() if moment is None else replay.state_after(moment)
+    state, when = replay.end(), "at the snapshot"
+    if len(ooms):
+        state, when = replay.state_after(int(ooms["entry"].iloc[0])), _when(ooms.iloc[0])
     stacks = run.allocator.stacks
     everything = allocator.pinning(state, stacks)
     pinned = everything.head(MOST_ROWS).assign(
@@ -150,15 +154,8 @@ def _device(run: Run, replay: Replay) -> AllocatorDevice:
         device=replay.device,
         name=replay.name,
         figures=_figures(figures, row, replay.backend),
-        when="at the snapshot" if moment is None else _when(ooms.iloc[0]),
-        ooms=[
-            Oom(
-                when=_when(oom),
-                text=wording.shortened(oom["explanation"], 1200),
-                remedy=wording.shortened(oom["remedy"], 800),
-            )
-            for _, oom in ooms.iterrows()
-        ],
+        when=when,
+        ooms=[_oom(oom) for _, oom in ooms.iterrows()],
         entries=replay.count,
         timed=levels.timed,
         x=levels.x,
@@ -197,36 +194,28 @@ def _figures(now: dict[str, float | int], row: dict[Any, Any], backend: Backend)
         f" {wording.plural(int(now['stranded_segments']), 'segment')}"
     )
     largest = wording.size(now["largest_free_bytes"])
-    peak = f"peak {wording.size(row['peak_reserved_bytes'])}" if row["entries"] else "no history"
+    peak = "no history"
+    if row["entries"]:
+        peak = f"peak {wording.size(row['peak_reserved_bytes'])}"
+    segments = f"{wording.plural(int(now['segments']), 'segment')}, {peak}"
+    in_use = f"{share} of it; rounding {wording.size(now['rounding_bytes'])}"
+    freed = f"by {backend.module}.empty_cache()"
+    fragmentation = now["fragmentation_percent"]
     return [
-        bytes_figure(
-            "reserved",
-            "Reserved",
-            now["reserved_bytes"],
-            f"{wording.plural(int(now['segments']), 'segment')}, {peak}",
-        ),
-        bytes_figure(
-            "allocated",
-            "In use",
-            now["allocated_bytes"],
-            f"{share} of it; rounding {wording.size(now['rounding_bytes'])}",
-        ),
+        bytes_figure("reserved", "Reserved", now["reserved_bytes"], segments),
+        bytes_figure("allocated", "In use", now["allocated_bytes"], in_use),
         bytes_figure("inactive", "Free inside", now["inactive_bytes"], f"largest block {largest}"),
-        figure(
-            "fragmentation",
-            "Fragmentation",
-            wording.real(now["fragmentation_percent"]),
-            "%",
-            1,
-            stranded,
-        ),
-        bytes_figure(
-            "releasable",
-            "Releasable",
-            now["releasable_bytes"],
-            f"by {backend.module}.empty_cache()",
-        ),
+        figure("fragmentation", "Fragmentation", fragmentation, "%", 1, stranded),
+        bytes_figure("releasable", "Releasable", now["releasable_bytes"], freed),
     ]
+
+
+def _oom(row: Any) -> Oom:
+    return Oom(
+        when=_when(row),
+        text=wording.shortened(row["explanation"], 1200),
+        remedy=wording.shortened(row["remedy"], 800),
+    )
 
 
 class _Levels(NamedTuple):
@@ -256,8 +245,9 @@ def _levels(run: Run, replay: Replay) -> _Levels:
         allocated, reserved = levels["allocated"], levels["reserved"]
         keep = [int(np.argmax(allocated)), int(np.argmax(reserved)), *ooms.tolist()]
         rows = np.union1d(sample(allocated, keep, _BOXES), sample(reserved, keep, _BOXES // 2))
-    # Without times, positions are numbers of entries.
-    position = time if timed else np.arange(len(time), dtype=np.float64)
+    position = time
+    if not timed:
+        position = np.arange(len(time), dtype=np.float64)
     names = np.array(ACTIONS, object)
     locations = run.allocator.stacks.locations(entries["stack"][rows])
     return _Levels(
@@ -298,11 +288,15 @@ def _map(run: Run, state: State, stranded: np.ndarray[Any, np.dtype[np.int64]]) 
     codes = blocks["stack"].to_numpy(np.int64)[rows]
     # Beyond a number of distinct stacks, only the innermost line is sent.
     distinct = pd.unique(codes)
-    texts = {
-        int(code): wording.shortened(stacks.text(int(code)), _LONGEST)
-        for code in distinct[:MOST_STACKS]
-    }
-    lines = stacks.locations(codes)
+    texts = {}
+    for code in distinct[:MOST_STACKS].tolist():
+        texts[code] = stacks.text(code)
+    block_stacks = []
+    for code, line in zip(codes.tolist(), stacks.locations(codes), strict=True):
+        block_stacks.append(wording.shortened(texts.get(code, line), _LONGEST))
+    more = ""
+    if len(rest):
+        more = f"{wording.plural(len(rest), 'more segment')} of {size} are not drawn."
     base = segments["address"].to_numpy(np.int64)[owner[rows]]
     return _Map(
         Segments(
@@ -317,17 +311,10 @@ def _map(run: Run, state: State, stranded: np.ndarray[Any, np.dtype[np.int64]]) 
             size=numbers(blocks["size"].to_numpy(np.int64)[rows]),
             state=numbers(blocks["state"].to_numpy(np.int64)[rows]),
             stranded=numbers(stranded[rows]),
-            stack=coded(
-                texts.get(int(code), wording.shortened(line, _LONGEST))
-                for code, line in zip(codes, lines, strict=True)
-            ),
+            stack=coded(block_stacks),
             rows=len(rows),
         ),
-        (
-            f"{wording.plural(len(rest), 'more segment')} of {size} are not drawn."
-            if len(rest)
-            else ""
-        ),
+        more,
     )
 
 
@@ -343,12 +330,10 @@ def _name(segment: dict[Any, Any]) -> str:
 
 def _table(frame: str, rows: pd.DataFrame, keys: tuple[str, ...]) -> Table:
     columns = [frames.column(f"allocator.{frame}", key) for key in keys]
-    texts = {
-        col.name: rows[col.name].map(lambda value: wording.shortened(value, _LONGEST))
-        for col in columns
-        if col.kind == "code"
-    }
-    rows = rows.assign(**texts) if len(rows) else rows
+    for col in columns:
+        if col.kind == "code":
+            texts = [wording.shortened(text, _LONGEST) for text in rows[col.name]]
+            rows = rows.assign(**{col.name: texts})
     return table_of(rows, columns)
 
 
@@ -359,7 +344,9 @@ def only(payload: Payload) -> bool:
 
 def lines(part: Allocator, limit: int) -> list[str]:
     """The figures of each device, and why memory ran out, in so many lines at most."""
-    texts = [f"{part.empty.title}. {part.empty.text}"] if part.empty else []
+    texts = []
+    if part.empty:
+        texts.append(f"{part.empty.title}. {part.empty.text}")
     for device in part.devices:
         texts.append(f"{device.name}, {device.when}: {', '.join(figure_texts(device))}")
         texts += [f"Out of memory {oom.when}: {oom.text} {oom.remedy}" for oom in device.ooms[:1]]

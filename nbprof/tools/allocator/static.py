@@ -31,15 +31,12 @@ def _device(device: AllocatorDevice) -> str:
         f"{markup.text(device.name)}, {markup.text(device.when)}: {markup.text(figures)}."
     )
     stranded = device.stranded
-    rows = [
-        [
-            markup.text(wording.tail(stranded.cell("location", row), 80)),
-            wording.size(stranded.cell("pinned_bytes", row)),
-            wording.size(stranded.cell("alone_bytes", row)),
-            wording.number(stranded.cell("blocks", row)),
-            wording.size(stranded.cell("bytes", row)),
-        ]
-        for row in range(min(stranded.rows, _ROWS))
-    ]
+    rows = []
+    for row in range(min(stranded.rows, _ROWS)):
+        location = markup.text(wording.tail(stranded.cell("location", row), 80))
+        pinned = wording.size(stranded.cell("pinned_bytes", row))
+        alone = wording.size(stranded.cell("alone_bytes", row))
+        blocks = wording.number(stranded.cell("blocks", row))
+        rows.append([location, pinned, alone, blocks, wording.size(stranded.cell("bytes", row))])
     heads = ["Allocated at", "Keeps free", "Alone", "Blocks", "Their size"]
     return text + markup.table("What strands free memory", device.name, heads, rows, "lrrrr")

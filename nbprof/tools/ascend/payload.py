@@ -20,7 +20,7 @@ from nbprof.schema.columns import Col
 from nbprof.tools import rings
 from nbprof.tools.ascend import tables as ascend_tables_view
 from nbprof.tools.ascend.parts import Ascend, AscendRule, AscendSection, AscendVerdict, Iterations
-from nbprof.tools.common import bar, figure, share
+from nbprof.tools.common import bar, figure, more_rows, share
 from nbprof.tools.parts import Empty, Figure, Ring, Table
 from nbprof.tools.steps.parts import Steps
 from nbprof.tools.tables import column, floats, head, hidden
@@ -365,33 +365,39 @@ def _steps(rows: pd.DataFrame, left_out: int) -> Steps:
 
 def rules(run: Run) -> list[AscendRule]:
     """Rules with their results, findings first."""
-    return [
-        AscendRule(
-            title=wording.one_line(row["title"]),
-            about=wording.one_line(row["about"]),
-            state={"found": "found", "not found": "clear"}.get(row["state"], "unknown"),
-            severity=row["severity"].lower(),
-            percent=None if pd.isna(row["share"]) else 100 * float(row["share"]),
-            evidence=shorten(wording.one_line(row["evidence"])),
-            fix=shorten(wording.one_line(row["fix"])),
-            ops=shorten(wording.one_line(row["ops"])),
-        )
-        for row in run.ascend.rules.to_dict("records")
-    ]
+    return list(map(_rule, run.ascend.rules.to_dict("records")))
+
+
+_STATES = {"found": "found", "not found": "clear"}
+
+
+def _rule(row: dict[Any, Any]) -> AscendRule:
+    return AscendRule(
+        title=wording.one_line(row["title"]),
+        about=wording.one_line(row["about"]),
+        state=_STATES.get(row["state"], "unknown"),
+        severity=row["severity"].lower(),
+        percent=None if pd.isna(row["share"]) else 100 * float(row["share"]),
+        evidence=shorten(wording.one_line(row["evidence"])),
+        fix=shorten(wording.one_line(row["fix"])),
+        ops=shorten(wording.one_line(row["ops"])),
+    )
 
 
 def section(run: Run, name: str) -> AscendSection:
     """A table with its heading."""
     frame = _rows(run, name)
     listed = frame.head(MOST_ROWS.get(name, len(frame)))
-    more = len(frame) - len(listed)
     accessor = {"pmu_types": "pmu", "tasks": "ops"}.get(name, name)
+    missing = ""
+    if frame.empty:
+        missing = LACKS.get(accessor, "")
     return AscendSection(
         id=name,
         title=_TITLES[name],
         scope=_scope(run, name, frame),
-        missing="" if len(frame) else LACKS.get(accessor, ""),
-        note=f"{wording.plural(more, 'more row')}: p.ascend.{accessor} has all." if more else "",
+        missing=missing,
+        note=more_rows(len(frame) - len(listed), f"p.ascend.{accessor}"),
         table=_with_jumps(name, _table(name, listed), listed),
     )
 
@@ -433,8 +439,11 @@ def _rows(run: Run, name: str) -> pd.DataFrame:
 
 def _with_fraction(sums: pd.DataFrame, total: float | None = None) -> pd.DataFrame:
     """With the share of each row in the total time."""
-    total = float(sums["total_us"].sum()) if total is None else total
-    return sums.assign(fraction=sums["total_us"] / total if total > 0 else np.nan)
+    if total is None:
+        total = float(sums["total_us"].sum())
+    if total <= 0:
+        return sums.assign(fraction=np.nan)
+    return sums.assign(fraction=sums["total_us"] / total)
 
 
 def longest(run: Run) -> pd.DataFrame:
@@ -521,7 +530,9 @@ def _has_values(name: str, key: str, rows: pd.DataFrame) -> bool:
     if not len(rows) or key == COLUMNS[name][0]:
         return True
     values = rows[key]
-    return bool((values != "").any() if values.dtype == object else values.notna().any())
+    if values.dtype == object:
+        return bool((values != "").any())
+    return bool(values.notna().any())
 
 
 def frame_name(table: str) -> str:

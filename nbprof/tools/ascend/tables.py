@@ -14,6 +14,7 @@ from nbprof.display import wording
 from nbprof.formats.msprof.columns import columns, words
 from nbprof.schema.columns import Col
 from nbprof.tools.ascend.parts import AscendSection, AscendVerdict
+from nbprof.tools.common import more_rows
 from nbprof.tools.parts import Table
 from nbprof.tools.tables import column, head
 
@@ -126,16 +127,13 @@ def _section(run: Run, kind: str) -> AscendSection:
     key, ascending = about.first.removeprefix("-"), about.first.startswith("-")
     if key in frame.columns:
         frame = frame.sort_values(key, ascending=ascending, kind="stable", na_position="last")
-    listed = frame.head(MOST_ROWS)
-    more = len(frame) - len(listed)
-    note = f"{wording.plural(more, 'more row')}: p.ascend.table({kind!r}) has all." if more else ""
     return AscendSection(
         id=f"table_{kind}",
         title=about.title,
         scope=f"{wording.plural(len(frame), 'row')}; each is {about.row}",
         missing="",
-        note=note,
-        table=_table(run, kind, listed),
+        note=more_rows(len(frame) - MOST_ROWS, f"p.ascend.table({kind!r})"),
+        table=_table(run, kind, frame.head(MOST_ROWS)),
     )
 
 
@@ -179,8 +177,10 @@ def _col(name: str, cell: str, values: pd.Series[Any]) -> tuple[Col, Any]:
     """The declaration of a column and its values: moments in ms since the start, numbers in the
     unit of their name.
     """
-    bare = words(cell)[0].replace("_", " ") if cell else name
-    help_text = f"{wording.one_line(cell.strip())}, as in the file." if cell else "As in the file."
+    bare, help_text = name, "As in the file."
+    if cell:
+        bare = words(cell)[0].replace("_", " ")
+        help_text = f"{wording.one_line(cell.strip())}, as in the file."
     if name.endswith("_ps"):
         help_text += " Since the start of the recording."
         label = f"{_title(bare, '_ps')} ms"
@@ -195,8 +195,10 @@ def _col(name: str, cell: str, values: pd.Series[Any]) -> tuple[Col, Any]:
     if name.endswith("_bytes"):
         return Col(name, "float64", "bytes", label, help_text, "bytes"), values
     numbers = _numbers(values)
-    integral = bool(np.all(numbers[np.isfinite(numbers)] % 1 == 0))
-    return Col(name, "float64", "", label, help_text, "number", 0 if integral else 3), numbers
+    digits = 3
+    if np.all(numbers[np.isfinite(numbers)] % 1 == 0):
+        digits = 0
+    return Col(name, "float64", "", label, help_text, "number", digits), numbers
 
 
 def _numbers(values: pd.Series[Any]) -> npt.NDArray[np.float64]:

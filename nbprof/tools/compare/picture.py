@@ -142,15 +142,18 @@ def _categories(sheet: Canvas, pair: Pair, rows: list[ComparedCategory], y: floa
     step = [row for row in pair.categories if row.key == STEP]
     for row in [*rows, *step]:
         is_category = row.key in BY_KEY
-        ink = TEXT if row.before_ms or row.after_ms else FAINT
-        sheet.rule(left, _RIGHT, y - 5, TRACK if is_category else LINE)
-        x = left
+        has_time = bool(row.before_ms or row.after_ms)
+        ink, rule, x = TEXT, LINE, left
+        if not has_time:
+            ink = FAINT
         if is_category:
+            rule = TRACK
             colour = BY_KEY[row.key].colour
-            if ink == FAINT:
+            if not has_time:
                 colour = mix(colour, 35)
             sheet.box(left, y + 6, left + 18, y + 24, colour, 3)
             x += 30
+        sheet.rule(left, _RIGHT, y - 5, rule)
         name = words.label(row, words.unit_of(pair))
         sheet.text(x, y + 2, name, 22, ink, bold=not is_category)
         texts = (

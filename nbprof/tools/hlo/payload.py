@@ -218,15 +218,12 @@ def _roofs(peaks: Peaks) -> list[Roof]:
         (peaks.memory, peaks.bytes_per_second),
         *((ON_CHIP[level], peak) for level, peak in peaks.on_chip.items()),
     ]
-    return [
-        Roof(
-            label=label,
-            bytes_per_second=float(peak),
-            ridge=wording.real(peaks.flops_per_second / peak),
-        )
-        for label, peak in levels
-        if peak > 0
-    ]
+    roofs = []
+    for label, peak in levels:
+        if peak > 0:
+            ridge = wording.real(peaks.flops_per_second / peak)
+            roofs.append(Roof(label=label, bytes_per_second=float(peak), ridge=ridge))
+    return roofs
 
 
 def _mark(label: str, values: dict[str, float | str]) -> RoofMark | None:
@@ -395,7 +392,9 @@ class _Rate(NamedTuple):
 
 def _scale(rate: float) -> tuple[float, str]:
     """The factor of the unit that suits a rate, and its prefix."""
-    return (_TERA, "T") if rate >= _TERA else (_GIGA, "G")
+    if rate >= _TERA:
+        return _TERA, "T"
+    return _GIGA, "G"
 
 
 def _donut(frame: pd.DataFrame, key: str, title: str) -> TitledRing:
@@ -468,7 +467,7 @@ def _key(col: Col) -> str:
         return f"g{col.name}"
     if col.unit == "fraction":
         return col.name.replace("_fraction", "_percent")
-    return "gflops" if col.name == "flops" else col.name
+    return {"flops": "gflops"}.get(col.name, col.name)
 
 
 def _head(col: Col) -> Column:
@@ -488,7 +487,14 @@ def _head(col: Col) -> Column:
 
 def _help(col: Col) -> str:
     text = explained(col)
-    return f"{text} In 10⁹." if col.unit in _RATES or col.name == "flops" else text
+    if _in_giga(col):
+        text += " In 10⁹."
+    return text
+
+
+def _in_giga(col: Col) -> bool:
+    """True for FLOPs and rates, which are shown in 10⁹."""
+    return col.unit in _RATES or col.name == "flops"
 
 
 def _values(col: Col, values: pd.Series[Any]) -> ColumnData:
@@ -498,8 +504,10 @@ def _values(col: Col, values: pd.Series[Any]) -> ColumnData:
         return values.to_numpy(np.uint8)
     if col.kind == "percent":
         return numbers(100 * values.to_numpy(np.float64))
-    by = _GIGA if col.unit in _RATES or col.name == "flops" else 1.0
-    return numbers(values.to_numpy(np.float64, na_value=np.nan) / by)
+    scaled = values.to_numpy(np.float64, na_value=np.nan)
+    if _in_giga(col):
+        scaled = scaled / _GIGA
+    return numbers(scaled)
 
 
 def _shorten(text: object) -> str:

@@ -306,7 +306,9 @@ def _notes(run: Run, leaves: Leaves, peaks: roofline.Peaks, on_cpu: bool) -> lis
             "Times are CPU thread times: ops that run concurrently are counted separately."
         )
     if peaks.lacking:
-        device = "the CPU" if on_cpu else wording.one_line(peaks.device) or "this device"
+        device = wording.one_line(peaks.device) or "this device"
+        if on_cpu:
+            device = "the CPU"
         sentences.append(_lacking(peaks.lacking, device))
     frame = leaves.ops
     if missing := int((~frame["in_file"].astype(bool)).sum()):
@@ -433,20 +435,16 @@ def _heads(peaks: roofline.Peaks) -> list[Column]:
     is not known.
     """
     flops, moved = math.isfinite(peaks.flops_per_second), math.isfinite(peaks.bytes_per_second)
-    columns = {
-        "name": _NAME,
-        "time": _declared("time_fraction"),
-        "wasted": (
-            _declared("wasted_us")._replace(label="Wasted %", unit="percent")
-            if flops or moved
-            else None
-        ),
-        "flops": _declared("flops_utilization") if flops else _GFLOPS,
-        "bytes": _declared("bandwidth_utilization") if moved else _GBYTES,
-        "runs": _declared("occurrences"),
-        "framework_op": _declared("framework_op"),
-    }
-    return [replace(head(col), key=key) for key, col in columns.items() if col is not None]
+    columns = {"name": _NAME, "time": _declared("time_fraction")}
+    if flops or moved:
+        columns["wasted"] = _declared("wasted_us")._replace(label="Wasted %", unit="percent")
+    columns |= {"flops": _GFLOPS, "bytes": _GBYTES}
+    if flops:
+        columns["flops"] = _declared("flops_utilization")
+    if moved:
+        columns["bytes"] = _declared("bandwidth_utilization")
+    columns |= {"runs": _declared("occurrences"), "framework_op": _declared("framework_op")}
+    return [replace(head(col), key=key) for key, col in columns.items()]
 
 
 def _declared(key: str) -> Col:

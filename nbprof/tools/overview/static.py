@@ -227,7 +227,7 @@ def _code(code: Code | None) -> str:
     for cell in code.cells:
         lines = [_Line(cell.title, cell.table, row) for row in range(cell.table.rows)]
         timed += [line for line in lines if line.time(keys) > 0]
-    scope, listed = "time of each line", range(len(timed))
+    scope, listed = "time of each line", list(range(len(timed)))
     if len(timed) > _ROWS:
         scope = "the lines with the most time"
         by_time = sorted(listed, key=lambda index: -timed[index].time(keys))

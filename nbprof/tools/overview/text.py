@@ -49,7 +49,9 @@ def verdict(overview: Overview) -> str:
     level = overview.confidence.level
     if not text:
         return word
-    return f"{word}: {text}" if level == "none" else f"{word}: {text} (confidence {level})"
+    if level == "none":
+        return f"{word}: {text}"
+    return f"{word}: {text} (confidence {level})"
 
 
 class CategoryMean(NamedTuple):
@@ -115,21 +117,27 @@ def _line(label: str, text: str) -> str:
 
 def where_it_goes(unit: Unit) -> str:
     """The heading of the breakdown: "Where a step goes"."""
-    return "Where the time goes" if unit.is_recording else f"Where {unit.a} goes"
+    if unit.is_recording:
+        return "Where the time goes"
+    return f"Where {unit.a} goes"
 
 
 def figure_text(figure: Figure) -> str:
     """`6.20 ms ± 0.38` or `61.0%` or `–`."""
     value = wording.number(figure.value, figure.digits)
-    if figure.value is not None and figure.unit:
-        value += figure.unit if figure.unit == "%" else f" {figure.unit}"
-    return f"{value} {figure.spread}" if figure.spread else value
+    if figure.value is not None and figure.unit == "%":
+        value += "%"
+    elif figure.value is not None and figure.unit:
+        value += f" {figure.unit}"
+    if figure.spread:
+        value += f" {figure.spread}"
+    return value
 
 
 def _average(overview: Overview) -> str:
     average = overview.figures[0]
-    line = _line(average.label, figure_text(average))
-    return f"{line}, {average.note}" if average.note else line
+    clauses = filter(None, [figure_text(average), average.note])
+    return _line(average.label, ", ".join(clauses))
 
 
 def _parts(payload: Payload, limit: int) -> list[str]:
@@ -152,8 +160,10 @@ def _ranges(overview: Overview) -> list[str]:
     if not ranges or ranges.groups[0].title == SCOPES_TITLE:
         return []
     table = ranges.table
-    first = ranges.groups[1].row if len(ranges.groups) > 1 else table.rows
-    outer = [row for row in range(first) if table.cell("_depth", row) == 0]
+    end = table.rows
+    if len(ranges.groups) > 1:
+        end = ranges.groups[1].row
+    outer = [row for row in range(end) if table.cell("_depth", row) == 0]
     for side in ("host", "device"):
         largest = _largest_ranges(table, outer, f"{side}_ms_per_step")
         if largest:
@@ -187,7 +197,9 @@ def _figures(overview: Overview) -> str:
 
 def _notes(overview: Overview) -> list[str]:
     """That other processes ran beside the recording, and the result of a probe."""
-    notes = [overview.contention] if overview.contention else []
+    notes = []
+    if overview.contention:
+        notes.append(overview.contention)
     if overview.probe and overview.probe.text:
         notes.append(overview.probe.text)
     return notes
@@ -207,8 +219,9 @@ def _findings(overview: Overview) -> list[str]:
 
 
 def _finding(advice: Advice) -> str:
-    gain = gain_text(advice)
-    return f"{advice.title} ({gain})" if gain else advice.title
+    if gain := gain_text(advice):
+        return f"{advice.title} ({gain})"
+    return advice.title
 
 
 def gain_text(advice: Advice) -> str:

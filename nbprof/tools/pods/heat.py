@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.display import wording
 from nbprof.display.codec import smallest
 from nbprof.tools.pods import parts
 from nbprof.tools.pods.grid import Floats, Grid, mean
@@ -225,10 +226,9 @@ def _note(grid: Grid, heat: Heat, layers: int) -> str:
             f"Showing the {len(heat.rows):,} slowest of {len(grid.workers):,} workers."
         )
     if layers:
-        subject = (
-            "category in which workers differ least is"
-            if layers == 1
-            else "categories in which workers differ least are"
-        )
-        sentences.append(f"{layers:,} {subject} left out.")
-    return " ".join([*sentences, "p.pods.frame has all."]) if sentences else ""
+        singular = "category in which workers differ least is"
+        many = "categories in which workers differ least are"
+        sentences.append(f"{wording.plural(layers, singular, many)} left out.")
+    if not sentences:
+        return ""
+    return " ".join([*sentences, "p.pods.frame has all."])

@@ -58,7 +58,9 @@ def no_steps(run: Run) -> Empty:
     hint = words.mark_steps
     if run.capture is not None and words.mark_steps_in_cell is not None:
         hint = words.mark_steps_in_cell
-    return NO_STEPS if hint is None else Empty(title=hint.title, text=hint.text, code=hint.code)
+    if hint is None:
+        return NO_STEPS
+    return Empty(title=hint.title, text=hint.text, code=hint.code)
 
 
 OUTSIDE_OPS = "Outside ops"
@@ -75,9 +77,7 @@ def payload(run: Run) -> Steps:
     names = [str(name) if isinstance(name, str) else "" for name in steps["name"]]
     part = Steps(
         empty=no_steps(run) if steps.empty else None,
-        step=(
-            pd.to_numeric(steps["step"]).to_numpy(np.int32) if len(steps) else np.zeros(0, np.int32)
-        ),
+        step=steps["step"].to_numpy(np.int32),
         name=names,
         start_ms=_times(steps, "start_ms"),
         step_time_ms=_times(steps, "step_time_ms"),
@@ -92,7 +92,9 @@ def payload(run: Run) -> Steps:
     if not (counted := steps["counted"].astype(bool)).all():
         part.warmup = (~counted).to_numpy().astype(np.uint8)
         part.left_out = _left_out(every, unit)
-    recorded_ones = run.capture.boundaries if run.capture is not None else []
+    recorded_ones = []
+    if run.capture is not None:
+        recorded_ones = run.capture.boundaries
     if bounds := boundaries(steps, recorded_ones, unit):
         part.boundaries = [Boundary(row=bound.row, text=bound.text) for bound in bounds]
     if merged:
@@ -159,9 +161,15 @@ def prefix(names: list[str]) -> str:
     """The common text before the number of all step names: "train" for "train 500", "train 501";
     else "".
     """
-    matches = [re.fullmatch(r"(.*?)[\s_#:]*\d+", name, re.DOTALL) for name in names]
-    heads = {match.group(1) if match else "" for match in matches}
-    return heads.pop() if len(heads) == 1 else ""
+    heads = set()
+    for name in names:
+        match = re.fullmatch(r"(.*?)[\s_#:]*\d+", name, re.DOTALL)
+        if not match:
+            return ""
+        heads.add(match[1])
+    if len(heads) != 1:
+        return ""
+    return heads.pop()
 
 
 def _times(steps: pd.DataFrame, key: str) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -176,7 +184,9 @@ def _of_each(chosen: Flags, steps: pd.DataFrame) -> int:
 def _named(rows: Flags, steps: pd.DataFrame, unit: Unit) -> str:
     """The step by its number, if the hosts have one in common; else ""."""
     numbers = steps.loc[rows, "step"].unique()
-    return f"{unit.noun} {int(numbers[0])}" if len(numbers) == 1 and numbers[0] >= 0 else ""
+    if len(numbers) != 1 or numbers[0] < 0:
+        return ""
+    return f"{unit.noun} {int(numbers[0])}"
 
 
 def _left_out(steps: pd.DataFrame, unit: Unit) -> str:

@@ -44,19 +44,29 @@ def modules(run: Run) -> Table | None:
     listed = largest_modules(frame)
     time = _time(listed, device=device)
     total = float(time[listed["depth"].to_numpy() == 0].sum())
-    listed = listed.assign(percent=100 * time / total if total > 0 else np.nan)
-    keys = ("calls", *(_PARTS if device else _PARTS[2:]))
+    listed = listed.assign(percent=_percents(time, total))
+    times: tuple[str, ...] = _PARTS
+    if not device:
+        times = _PARTS[2:]
     columns = [
         _MODULES["name"]._replace(label="Module"),
         _percent("modules", device=device),
-        *(_MODULES[key] for key in keys),
-        _MODULES["module"],
+        *(_MODULES[key] for key in ("calls", *times, "module")),
     ]
     return table_of(listed, columns).with_columns({"_depth": listed["depth"].to_numpy(np.uint16)})
 
 
+def _percents(time: np.ndarray[Any, Any], total: float) -> np.ndarray[Any, Any]:
+    """Shares of the total; NaN if that is 0."""
+    if not total > 0:
+        return np.full(len(time), np.nan)
+    return 100 * time / total
+
+
 def _percent(table: str, *, device: bool) -> Col:
-    side = "Device" if device else "Host"
+    side = "Host"
+    if device:
+        side = "Device"
     text = _PERCENT[table].format(side)
     return Col("percent", "float64", "percent", f"{side} %", text, "percent", 1)
 
@@ -99,7 +109,8 @@ def _parents(depth: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     open_: list[int] = []
     for row, level in enumerate(depth.tolist()):
         del open_[level:]
-        parents[row] = open_[-1] if open_ else -1
+        if open_:
+            parents[row] = open_[-1]
         open_.append(row)
     return parents
 
@@ -109,14 +120,18 @@ def _end(depth: np.ndarray[Any, Any], row: int) -> int:
     if row < 0:
         return len(depth)
     behind = np.flatnonzero(depth[row + 1 :] <= depth[row])
-    return row + 1 + int(behind[0]) if len(behind) else len(depth)
+    if not len(behind):
+        return len(depth)
+    return row + 1 + int(behind[0])
 
 
 def _time(frame: pd.DataFrame, *, device: bool) -> np.ndarray[Any, np.dtype[np.float64]]:
-    names = _PARTS[:2] if device else _PARTS[2:]
-    time: np.ndarray[Any, np.dtype[np.float64]] = np.nansum(
-        [floats(frame[name]) for name in names], axis=0
-    )
+    names = _PARTS[2:]
+    if device:
+        names = _PARTS[:2]
+    forward, backward = names
+    time: np.ndarray[Any, np.dtype[np.float64]] = np.nan_to_num(floats(frame[forward]))
+    time += np.nan_to_num(floats(frame[backward]))
     return time
 
 
@@ -126,16 +141,16 @@ def shapes(run: Run) -> Table | None:
     if not len(frame):
         return None
     device = bool(frame["device_self_us"].notna().any())
-    sums = ["calls", "host_self_us", "host_total_us"]
+    sums, key = ["calls", "host_self_us", "host_total_us"], "host_self_us"
     if device:
         sums[1:1] = ["device_self_us", "device_total_us"]
+        key = "device_self_us"
     columns: list[Col] = [
         _OPS["op"],
         _KEYS["input_shapes"],
         _percent("shapes", device=device),
         *(_OPS[name] for name in sums),
     ]
-    key = "device_self_us" if device else "host_self_us"
     total = float(np.nansum(floats(frame[key])))
     listed, rest = frame.head(MOST_SHAPES), frame.iloc[MOST_SHAPES:]
     start, length = longest(listed, run.longest_calls, ("host", "device"))
@@ -145,7 +160,7 @@ def shapes(run: Run) -> Table | None:
         listed = pd.concat([listed, row], ignore_index=True)
         start, length = np.append(start, np.nan), np.append(length, np.nan)
     listed = listed.assign(
-        percent=100 * floats(listed[key]) / total if total > 0 else np.nan,
+        percent=_percents(floats(listed[key]), total),
         input_shapes=listed["input_shapes"].fillna(""),
     )
     return hidden(table_of(listed, columns), start, length)

@@ -13,6 +13,7 @@ from nbprof.timeline import export as writer
 from nbprof.timeline import gaps, select_events
 from nbprof.timeline.ranges import by_name, work_lanes
 from nbprof.timeline.sums import Rows, in_lane
+from nbprof.timeline.tracks import Tracks
 from nbprof.tools.accessor import View
 
 _FAR = 2.0**62
@@ -155,15 +156,8 @@ class TraceView(View):
         """
         slices = self._profile.run.timeline.slices
         tracks = slices.tracks
-        # Beyond the profile there is nothing.
-        first, last = (
-            min(max(moment, tracks.origin - 1), tracks.end + 1) if abs(moment) > _FAR else moment
-            for moment in select_events.window((from_ms, to_ms))
-        )
-        low, high = round(first), round(last)
-        chosen = (
-            work_lanes(slices) if lanes is None else select_events.lanes(slices.tracks, lanes, None)
-        )
+        low, high = _within(tracks, select_events.window((from_ms, to_ms)))
+        chosen = work_lanes(slices) if lanes is None else select_events.lanes(tracks, lanes, None)
         sets: dict[str, list[Rows]] = {}
         for lane in chosen:
             sets.setdefault(lane.kind, []).extend(
@@ -178,9 +172,9 @@ class TraceView(View):
             "total_us": names.total / 1e6,
         }
         result = pd.DataFrame(columns)
-        result["percent"] = (
-            result["self_us"] * (1e8 / (high - low)) if high > low else np.zeros(len(result))
-        )
+        result["percent"] = 0.0
+        if high > low:
+            result["percent"] = result["self_us"] * (1e8 / (high - low))
         return result.sort_values(
             ["self_us", "count"], ascending=False, kind="stable", ignore_index=True
         )
@@ -234,3 +228,15 @@ class TraceView(View):
         return writer.export(
             self._profile.run, path, between=between, lanes=lanes, counters=counters
         )
+
+
+def _within(tracks: Tracks, window: tuple[float, float]) -> tuple[int, int]:
+    """A window in whole ps; one from or to far beyond the profile ends next to it, since nothing
+    is there.
+    """
+    first, last = window
+    if abs(first) > _FAR:
+        first = min(max(first, tracks.origin - 1), tracks.end + 1)
+    if abs(last) > _FAR:
+        last = min(max(last, tracks.origin - 1), tracks.end + 1)
+    return round(first), round(last)

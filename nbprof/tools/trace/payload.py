@@ -93,10 +93,14 @@ def _joined(
         links = run.timeline.links
         complete = count == len(tracks.events) + len(tracks.extra)
         joined = arrows.arrows(links, retained)
-        more = [f"{plural(joined.left_out, 'more arrow')}"] if joined.left_out else []
-        return joined, [*arrows.lacks(links, complete=complete), *more]
+        lacks = arrows.lacks(links, complete=complete)
+        if joined.left_out:
+            lacks.append(plural(joined.left_out, "more arrow"))
+        return joined, lacks
 
-    return run.persist("timeline_arrows", make) if limit == MOST_EVENTS else make()
+    if limit != MOST_EVENTS:
+        return make()
+    return run.persist("timeline_arrows", make)
 
 
 class _Columns:
@@ -169,10 +173,9 @@ class _Columns:
 
     def links(self, joined: Arrows) -> parts.Links:
         """The arrows, and launches that are not among the kept events."""
-        work, call = (
-            (self._of_trace.start[events] - self._origin) // self._unit
-            for events in (joined.work, joined.call)
-        )
+        start = self._of_trace.start
+        work = (start[joined.work] - self._origin) // self._unit
+        call = (start[joined.call] - self._origin) // self._unit
         limits = np.iinfo(np.int32)
         return parts.Links(
             kind=joined.kind,
@@ -207,7 +210,9 @@ class _Columns:
 
 
 def _levels(level: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint8 | np.uint16]:
-    return level.astype(np.uint8) if not len(level) or level.max() < 256 else level
+    if len(level) and level.max() >= 256:
+        return level
+    return level.astype(np.uint8)
 
 
 def _samples(
@@ -225,14 +230,14 @@ def _samples(
         time, value = _means(time, value, MOST_SAMPLES - 1)
     elif len(time) > MOST_SAMPLES:
         edges = np.linspace(0, len(time), MOST_SAMPLES // 3 + 1).astype(np.int64)
-        extremes = [
-            _first_of(f.reduceat(value, edges[:-1]), value, edges) for f in (np.minimum, np.maximum)
-        ]
-        rows = np.unique([*extremes, edges[1:] - 1])
+        lowest = _first_of(np.minimum.reduceat(value, edges[:-1]), value, edges)
+        highest = _first_of(np.maximum.reduceat(value, edges[:-1]), value, edges)
+        rows = np.unique([lowest, highest, edges[1:] - 1])
         time, value = time[rows], value[rows]
-    # Shares are drawn, with three digits.
-    values = value.astype(np.float32) if counter.unit == "percent" else numbers(value)
-    return _in_ns(time - origin), values
+    if counter.unit == "percent":
+        # Shares are drawn, with three digits.
+        return _in_ns(time - origin), value.astype(np.float32)
+    return _in_ns(time - origin), numbers(value)
 
 
 def _in_ns(time: Ints) -> Delta | npt.NDArray[np.float64]:
@@ -240,7 +245,9 @@ def _in_ns(time: Ints) -> Delta | npt.NDArray[np.float64]:
     them.
     """
     ns = time // _PS
-    return Delta(ns) if len(ns) and ns.min() >= 0 and ns.max() < 2**31 else short(time / _PS)
+    if len(ns) and ns.min() >= 0 and ns.max() < 2**31:
+        return Delta(ns)
+    return short(time / _PS)
 
 
 def _means(
