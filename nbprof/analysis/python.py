@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.analysis.figures import percent
 from nbprof.core import nesting
 from nbprof.core.cells import stem, title
 from nbprof.core.intervals import Intervals
@@ -252,7 +253,7 @@ class Python:
             }
         )
         length = float(profiled.total()) / 1e6
-        frame["cpu_percent"] = 100 * cpu / length if length > 0 else np.nan
+        frame["cpu_percent"] = percent(cpu, length)
         frame = frame[frame["samples"] > 0]
         order = frame.iloc[1:].sort_values("cpu_ms", ascending=False, kind="stable").index
         return frames.shaped(

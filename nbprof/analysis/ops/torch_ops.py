@@ -9,6 +9,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.analysis.figures import ratio
+from nbprof.analysis.table import stacked
 from nbprof.core import nesting
 from nbprof.core.callstacks import Stacks
 from nbprof.core.factorize import unique_rows
@@ -118,7 +120,7 @@ def _shares(table: pd.DataFrame) -> pd.DataFrame:
     """The sums with shares and averages."""
     for side in ("host", "device"):
         total = table[f"{side}_self_us"].sum()
-        table[f"{side}_self_fraction"] = table[f"{side}_self_us"] / total if total else np.nan
+        table[f"{side}_self_fraction"] = ratio(table[f"{side}_self_us"], total)
         table[f"{side}_avg_us"] = table[f"{side}_total_us"] / table["calls"]
     return table
 
@@ -133,7 +135,7 @@ def _in_order(table: pd.DataFrame, columns: list[str], *, has_device: bool) -> p
 
 def added(tables: list[pd.DataFrame]) -> pd.DataFrame:
     """The ops of several hosts together; of each host the result of `frame`."""
-    rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
+    rows = stacked(tables)
     all_keys = {"kind", "op"}.union(*KEYS.values())
     keys = [column for column in rows.columns if column in all_keys]
     sums = rows.groupby(keys, sort=False, dropna=False)[_SUMS].sum(min_count=1).reset_index()
@@ -145,7 +147,7 @@ def added_modules(tables: list[pd.DataFrame]) -> pd.DataFrame:
     """The modules of several hosts together, as a tree in the order of the first host; of each host
     the result of `modules`.
     """
-    rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
+    rows = stacked(tables)
     if not len(rows):
         return rows
     sums = [column for column in rows.columns if column == "calls" or column.endswith("_us")]

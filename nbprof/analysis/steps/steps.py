@@ -34,6 +34,7 @@ from nbprof.activity.activity import (
     Activity,
     text_column,
 )
+from nbprof.analysis.figures import percent
 from nbprof.analysis.steps.step_rows import step_bounds
 from nbprof.analysis.steps.warmup import averaged, crowded, number_between, starting, warming
 from nbprof.analysis.sweep import Classes, flatten
@@ -748,7 +749,7 @@ def _statistics(time: npt.NDArray[np.float64], total: float) -> dict[str, float]
         "p95_ms": float(np.percentile(time, 95, method="inverted_cdf")),
         "min_ms": time.min(),
         "max_ms": time.max(),
-        "percent": 100 * time.sum() / total if total else np.nan,
+        "percent": percent(time.sum(), total),
     }
 
 
