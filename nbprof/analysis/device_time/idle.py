@@ -183,8 +183,8 @@ def causes(done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
             if spent[code] > 0:
                 figures = (CAUSES[code], spent[code] / _MS, 100 * spent[code] / total)
                 rows.append((done.hosts[host], done.ranks[host], device, *figures))
-    dtypes = {"idle_ms": "f8", "percent": "f8", "cause": object}
-    return _with_ranks(pd.DataFrame(rows, columns=CAUSE).astype(dtypes))
+    table = pd.DataFrame(rows, columns=CAUSE)
+    return _with_ranks(table.astype({"idle_ms": "f8", "percent": "f8", "cause": object}))
 
 
 def _class_of_call(activity: Activity) -> Int64s:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -9,6 +11,7 @@ import pandas as pd
 from nbprof.activity.activity import Activity, text_column
 from nbprof.analysis.device_time.device_time import Work, rank_column
 from nbprof.analysis.figures import largest, median, percent, ratio, smallest
+from nbprof.analysis.table import positions
 from nbprof.core.factorize import unique_rows
 from nbprof.core.runs import rows_by_code, run_starts
 from nbprof.core.trace import Int64s, Trace
@@ -53,10 +56,10 @@ def queue_steps(done: Work, trace: Trace) -> tuple[Int64s, Int64s, Int64s]:
     return lane, time, np.cumsum(change, dtype=np.int64)
 
 
-def _labels(done: Work, trace: Trace, lane: Int64s) -> dict[str, object]:
+def _labels(done: Work, trace: Trace, lane: Int64s) -> dict[str, Any]:
     """The columns that tell which stream a row is of."""
     lanes = trace.lanes
-    hosts = {name: i for i, name in enumerate(done.hosts)}
+    hosts = positions(done.hosts)
     host = np.array([hosts[name] for name in lanes["host"].tolist()], np.int64)
     return {
         "host": text_column(np.array(done.hosts, object), host[lane]),
@@ -160,7 +163,7 @@ def _groups(activity: Activity) -> tuple[Int64s, Int64s]:
     return unique_rows(*(code.astype(np.int64) for code in codes))
 
 
-def _copy_labels(activity: Activity, ranks: list[int | None], rows: Int64s) -> dict[str, object]:
+def _copy_labels(activity: Activity, ranks: list[int | None], rows: Int64s) -> dict[str, Any]:
     moved = activity.transfers
     host = moved.host[rows].astype(np.int64)
     # By code, not by row: copies are many, kinds of copies few. The last place is that of -1.
@@ -244,7 +247,7 @@ def bandwidth_series(activity: Activity, ranks: list[int | None]) -> pd.DataFram
     device and kind.
     """
     first, group_of, time, value = _changes(activity, rates(activity))
-    labels: dict[str, object] = {key: [] for key in BANDWIDTH_SERIES[:4]}
+    labels: dict[str, Any] = {key: [] for key in BANDWIDTH_SERIES[:4]}
     if len(first):
         labels = _copy_labels(activity, ranks, first[group_of])
     return pd.DataFrame({**labels, "time_ms": time / _MS, "gb_per_second": value})[BANDWIDTH_SERIES]

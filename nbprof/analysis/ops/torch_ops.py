@@ -10,7 +10,7 @@ import pandas as pd
 
 from nbprof.activity import activity as act
 from nbprof.analysis.figures import ratio
-from nbprof.analysis.table import stacked
+from nbprof.analysis.table import positions, stacked
 from nbprof.core import nesting
 from nbprof.core.callstacks import Stacks
 from nbprof.core.factorize import unique_rows
@@ -153,7 +153,7 @@ def added_modules(tables: list[pd.DataFrame]) -> pd.DataFrame:
     sums = [column for column in rows.columns if column == "calls" or column.endswith("_us")]
     by_path = rows.groupby("module", sort=False)
     modules = by_path[["name", "depth"]].first().join(by_path[sums].sum(min_count=1))
-    row_of = {path: row for row, path in enumerate(modules.index.tolist())}
+    row_of = positions(modules.index.tolist())
     parent = np.array([row_of.get(path.rpartition("/")[0], -1) for path in row_of], np.int32)
     order = _preorder(parent, np.arange(len(modules)))
     columns = list(tables[0].columns)
@@ -218,7 +218,7 @@ def modules(activity: act.Activity) -> pd.DataFrame:
 def _tree(table: pd.DataFrame, has_device: bool) -> pd.DataFrame:
     """Rows in the order of a tree, times of the modules inside added to those around them."""
     paths = table.index.tolist()
-    row_of = {path: i for i, path in enumerate(paths)}
+    row_of = positions(paths)
     parent = np.array([row_of.get(path.rpartition("/")[0], -1) for path in paths], np.int32)
     device, backward, back_host = (
         table[name].to_numpy(np.float64)

@@ -38,6 +38,7 @@ from nbprof.analysis.figures import percent
 from nbprof.analysis.steps.step_rows import step_bounds
 from nbprof.analysis.steps.warmup import averaged, crowded, number_between, starting, warming
 from nbprof.analysis.sweep import Classes, flatten
+from nbprof.analysis.table import positions
 from nbprof.core import clip_to_steps
 from nbprof.core.factorize import unique_rows
 from nbprof.core.intervals import end_to_end, ends_before, extents, index_by_group, union_by_group
@@ -103,7 +104,7 @@ def measured(activity: Activity, work: pd.DataFrame | None = None) -> tuple[pd.D
         table = pd.concat(parts, ignore_index=True)
     else:
         table = parts[0].reset_index(drop=True)
-    host = table["host"].map({name: number for number, name in enumerate(activity.hosts)})
+    host = table["host"].map(positions(activity.hosts))
     keys = list(zip(host, table["group"], strict=True))
     for column, steps in (
         ("cut", activity.incomplete),
