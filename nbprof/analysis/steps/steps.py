@@ -736,8 +736,8 @@ def summary(steps: pd.DataFrame) -> pd.DataFrame:
     for category in categories:
         time = used[f"{category}_ms"].to_numpy(np.float64)
         figures.append(_statistics(time[~np.isnan(time)], total))
-    columns = {name: [row[name] for row in figures] for name in _STATISTICS}
-    return pd.DataFrame({"category": categories, **columns})
+    columns = np.array([list(row.values()) for row in figures], np.float64).T
+    return pd.DataFrame({"category": categories, **dict(zip(_STATISTICS, columns, strict=True))})
 
 
 def _statistics(time: npt.NDArray[np.float64], total: float) -> dict[str, float]:
