@@ -11,7 +11,7 @@ import pandas as pd
 from nbprof.activity.activity import Activity
 from nbprof.analysis.ops import ops
 from nbprof.analysis.steps.step_rows import step_bounds
-from nbprof.analysis.table import table
+from nbprof.analysis.table import stacked, table
 from nbprof.core.factorize import unique_rows
 from nbprof.core.intervals import index_by_group
 from nbprof.core.trace import Int64s
@@ -69,8 +69,7 @@ def measured(activity: Activity) -> Costed:
 def added(hosts: list[Costed]) -> Costed:
     """The ops of several hosts together."""
     ops_of_hosts, idle, time = zip(*hosts, strict=True)
-    tables = [table for table in ops_of_hosts if len(table)] or [ops_of_hosts[0]]
-    rows = pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
+    rows = stacked(ops_of_hosts)
     # An op of which some runs are not known is two.
     first, of_row = unique_rows(*(pd.factorize(rows[key])[0].astype(np.int64) for key in _KEYS))
     columns: dict[str, Any] = {key: rows[key].to_numpy()[first] for key in _KEYS}

@@ -18,7 +18,7 @@ from nbprof.activity.activity import Activity
 from nbprof.activity.given_peaks import ON_CHIP
 from nbprof.activity.tables import DeviceOps, OpParts
 from nbprof.analysis.ops import ops
-from nbprof.analysis.table import table
+from nbprof.analysis.table import stacked, table
 from nbprof.core.errors import ReadError
 from nbprof.hlo import text as hlo_text
 from nbprof.hlo.hlo import Program
@@ -141,7 +141,7 @@ def added(tables: list[pd.DataFrame]) -> pd.DataFrame:
         Each with `identity`, which with its program's ident distinguishes an op's program from
         others: see `identities`.
     """
-    rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
+    rows = stacked(tables)
     by_op = rows.groupby(["identity", "program", "name", "framework_op"], sort=False)
     code = by_op.ngroup().to_numpy(np.int64)
     table = rows[~pd.Series(code).duplicated()].reset_index(drop=True)

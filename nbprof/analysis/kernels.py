@@ -13,6 +13,7 @@ from nbprof.activity.activity import Activity
 from nbprof.activity.tables import Kernels
 from nbprof.analysis import occupancy
 from nbprof.analysis.steps import backlog
+from nbprof.analysis.table import positions, stacked
 from nbprof.core.callstacks import BETWEEN
 from nbprof.core.factorize import unique_rows
 from nbprof.dialects.tensorcores import takes_only_32_bit
@@ -113,10 +114,9 @@ _KEY = [
 
 def added(frames_of_hosts: list[pd.DataFrame]) -> pd.DataFrame:
     """The kernels of several hosts together; of each host the result of `frame`."""
-    parts = [part for part in frames_of_hosts if len(part)]
-    if not parts:
+    rows = stacked(frames_of_hosts)
+    if not len(rows):
         return frames_of_hosts[0]
-    rows = pd.concat(parts, ignore_index=True)
     rows["ns"] = np.round(rows["total_us"].to_numpy(np.float64) * 1000).astype(np.int64)
     origins = [key for key in _ORIGINS if rows[key].notna().any()]
     grouped = rows.groupby([*_KEY, "uses_tensor_core", "op"], sort=False, dropna=False)
@@ -234,24 +234,19 @@ def _entries_of_groups(
 
 def _order(table: pd.DataFrame, total: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The rows by total time, most first, then by the key; `lexsort` takes the last key first."""
-    keys = [
-        table["op"],
-        table["op_tensor_core_eligible"],
-        table["uses_tensor_core"],
-        *(
-            table[name].fillna(-1)
-            for name in ("dynamic_shared_bytes", "static_shared_bytes", "registers")
-        ),
-    ]
-    arrays: list[Any] = [key.to_numpy() for key in keys]
+    arrays: list[Any] = []
+    for name in ("op", "op_tensor_core_eligible", "uses_tensor_core"):
+        arrays.append(table[name].to_numpy())
+    for name in ("dynamic_shared_bytes", "static_shared_bytes", "registers"):
+        arrays.append(table[name].fillna(-1).to_numpy())
     for name in ("block", "grid"):
         arrays += list(_sides(table[name]).T[::-1])
     arrays += [table["kernel"].to_numpy(), -total]
-    # Texts as codes in their order: lexsort takes numbers.
-    ranks = [
-        pd.factorize(array, sort=True)[0] if array.dtype == object else array for array in arrays
-    ]
-    return np.lexsort(ranks)
+    for number, array in enumerate(arrays):
+        # Texts as codes in their order: lexsort takes numbers.
+        if array.dtype == object:
+            arrays[number], _ = pd.factorize(array, sort=True)
+    return np.lexsort(arrays)
 
 
 def _sides(shapes: pd.Series) -> Floats:
@@ -299,7 +294,7 @@ class _Gpu(NamedTuple):
 
 def _nvidia_gpus(activity: Activity) -> dict[tuple[int, int], _Gpu]:
     """The GPUs of NVIDIA with a known compute capability, by host and device."""
-    hosts = {host: number for number, host in enumerate(activity.hosts)}
+    hosts = positions(activity.hosts)
     gpus: dict[tuple[int, int], _Gpu] = {}
     for row in activity.devices.to_dict("records"):
         capability, cores = row["compute_capability"], row["cores"]

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import Activity
+from nbprof.analysis.table import positions
 from nbprof.core import nesting
 from nbprof.core.cells import stem
 from nbprof.core.line_times import LineTimes
@@ -136,7 +137,7 @@ def lines(
 
 def _numbered(lines: Iterable[Place]) -> dict[Place, int]:
     """The row of each line, in the order of their first appearance."""
-    return {line: row for row, line in enumerate(dict.fromkeys(lines))}
+    return positions(dict.fromkeys(lines))
 
 
 def _sums(

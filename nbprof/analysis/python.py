@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.analysis.figures import percent
+from nbprof.analysis.table import positions
 from nbprof.core import nesting
 from nbprof.core.cells import stem, title
 from nbprof.core.intervals import Intervals
@@ -219,7 +221,7 @@ class Python:
     def modules(self) -> pd.DataFrame:
         """Time by top-level package."""
         names = [module(function.file) for function in self.samples.functions]
-        number = {name: i for i, name in enumerate(dict.fromkeys(names))}
+        number = positions(dict.fromkeys(names))
         of_function = np.array([number[name] for name in names], np.int64)
         modules, key = self._keyed(of_function[self._function] if len(names) else self._function)
         packages = list(number)
@@ -235,11 +237,9 @@ class Python:
         samples = self.samples
         _, in_spans = _lengths(samples, self.intervals)
         count = len(samples.threads)
-        profiled = (
-            self.intervals
-            if self.intervals is not None
-            else Intervals(samples.at[:1], samples.at[-1:])
-        )
+        profiled = self.intervals
+        if profiled is None:
+            profiled = Intervals(samples.at[:1], samples.at[-1:])
         wall = _sums(samples.thread, in_spans[samples.sample - 1], count) / 1e6
         cpu = self._cpu(samples.thread, count)
         rows = _sums(samples.thread, in_spans[samples.sample - 1] > 0, count)
@@ -252,7 +252,7 @@ class Python:
             }
         )
         length = float(profiled.total()) / 1e6
-        frame["cpu_percent"] = 100 * cpu / length if length > 0 else np.nan
+        frame["cpu_percent"] = percent(cpu, length)
         frame = frame[frame["samples"] > 0]
         order = frame.iloc[1:].sort_values("cpu_ms", ascending=False, kind="stable").index
         return frames.shaped(
@@ -601,7 +601,9 @@ def top_function(
     start_ns, end_ns : int64[n], optional
         The intervals, disjoint and ascending, in ns since 1970.
     """
-    intervals = Intervals(start_ns, end_ns) if start_ns is not None and end_ns is not None else None
+    intervals = None
+    if start_ns is not None and end_ns is not None:
+        intervals = Intervals(start_ns, end_ns)
     return Python(samples, cells, intervals).top_function()
 
 

@@ -20,6 +20,7 @@ import pandas as pd
 from nbprof.activity.activity import Activity, device_names
 from nbprof.activity.given_peaks import ON_CHIP
 from nbprof.analysis import costs, hlo
+from nbprof.analysis.figures import ratio
 from nbprof.analysis.ops import ops
 from nbprof.core.errors import NbprofError
 from nbprof.dialects import device_peaks
@@ -243,7 +244,7 @@ def _total(
             for key, name in (("model", "model"), ("recomputed", "again"))
         }
     totals = _together(pd.DataFrame(sums), roof)
-    share = unknown / busy if busy else float("nan")
+    share = ratio(unknown, busy)
     figures = {
         key: str(values[0]) if values.dtype == object else float(values[0])
         for key, values in totals.items()
@@ -431,4 +432,4 @@ def average(steps: pd.DataFrame) -> dict[str, float | str]:
         for key in keys
     }
     flops, moved = float(figures["flops_per_second"]), float(figures["bytes_per_second"])
-    return {**figures, "operational_intensity": flops / moved if moved > 0 else float("nan")}
+    return {**figures, "operational_intensity": ratio(flops, moved)}

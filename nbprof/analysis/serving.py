@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import Activity
+from nbprof.analysis.figures import percent, ratio
 from nbprof.core.factorize import unique_rows
 from nbprof.core.intervals import ends_before, index_by_group, union_by_group
 from nbprof.core.trace import Trace
@@ -207,34 +208,25 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     for kind, kind_rows in _by_kind(rows):
         time = kind_rows["time_ms"].dropna()
         total = float(time.sum())
-        tokens = {key: _sum(kind_rows[key]) for key in ("prefill_tokens", "decode_tokens")}
-        computed = (
-            None
-            if None in tokens.values()
-            else sum(value for value in tokens.values() if value is not None)
-        )
+        prefill, decode = _sum(kind_rows["prefill_tokens"]), _sum(kind_rows["decode_tokens"])
+        requests = kind_rows["requests"].to_numpy(np.float64, na_value=np.nan)
         rows_of_kinds.append(
             {
                 "kind": kind,
                 "iterations": len(kind_rows),
                 "total_ms": total,
-                "percent": 100 * total / total_ms if total_ms else np.nan,
+                "percent": percent(total, total_ms),
                 "mean_ms": time.mean(),
                 "median_ms": time.median(),
                 "p99_ms": time.quantile(0.99),
-                "requests": pd.Series(
-                    kind_rows["requests"].to_numpy(np.float64, na_value=np.nan)
-                ).mean(),
-                **tokens,
-                "tokens_per_s": np.nan
-                if computed is None or not total
-                else 1000 * computed / total,
+                "requests": pd.Series(requests).mean(),
+                "prefill_tokens": _int(prefill),
+                "decode_tokens": _int(decode),
+                "tokens_per_s": ratio(1000 * (prefill + decode), total),
                 "token_ms": kind_rows["token_ms"].median(),
                 "gap_ms": kind_rows["gap_ms"].median(),
                 "gaps_ms": kind_rows["gap_ms"].sum(min_count=1),
-                "busy_percent": 100 * kind_rows["busy_ms"].sum(min_count=1) / total
-                if total
-                else np.nan,
+                "busy_percent": percent(kind_rows["busy_ms"].sum(min_count=1), total),
             }
         )
     return frames.shaped("serving.summary", pd.DataFrame(rows_of_kinds))
@@ -248,31 +240,33 @@ def parts(rows: pd.DataFrame) -> pd.DataFrame:
     for kind, kind_rows in _by_kind(rows):
         total = {part: float(kind_rows[f"{part}_ms"].sum()) for part in PARTS}
         total_ms = sum(total.values())
-        rows_of_kinds += [
-            {
-                "kind": kind,
-                "part": part,
-                "total_ms": value,
-                "mean_ms": value / len(kind_rows),
-                "percent": 100 * value / total_ms,
-            }
-            for part, value in total.items()
-            if value > 0
-        ]
+        for part, value in total.items():
+            if value > 0:
+                row = {
+                    "kind": kind,
+                    "part": part,
+                    "total_ms": value,
+                    "mean_ms": value / len(kind_rows),
+                    "percent": 100 * value / total_ms,
+                }
+                rows_of_kinds.append(row)
     return frames.shaped("serving.parts", pd.DataFrame(rows_of_kinds))
 
 
 def _by_kind(rows: pd.DataFrame) -> list[tuple[str | None, pd.DataFrame]]:
     """The whole iterations of each kind; those of which it is not known come last."""
     complete = rows[~rows["cut"]]
-    kinds = [(kind, complete[complete["kind"] == kind]) for kind in KINDS]
-    return [
-        (kind, kind_rows)
-        for kind, kind_rows in [*kinds, (None, complete[complete["kind"].isna()])]
-        if len(kind_rows)
-    ]
+    kinds: list[tuple[str | None, pd.DataFrame]] = []
+    for kind in KINDS:
+        kinds.append((kind, complete[complete["kind"] == kind]))
+    kinds.append((None, complete[complete["kind"].isna()]))
+    return [(kind, kind_rows) for kind, kind_rows in kinds if len(kind_rows)]
 
 
-def _sum(values: pd.Series) -> int | None:
-    """The sum, None where one is not known."""
-    return None if values.isna().any() else int(values.sum())
+def _sum(values: pd.Series) -> float:
+    """The sum, NaN where one is not known."""
+    return float(values.sum()) if values.notna().all() else np.nan
+
+
+def _int(value: float) -> int | None:
+    return None if np.isnan(value) else int(value)

@@ -1001,7 +1001,8 @@ class _FewSteps(NamedTuple):
 def _parts(steps: pd.DataFrame) -> npt.NDArray[np.float64]:
     """float64[steps, categories]: the time of each category in ms, 0 where it is unknown."""
     times = [steps[f"{category}_ms"].to_numpy(np.float64) for category in CATEGORIES]
-    return np.nan_to_num(np.stack(times, axis=1))
+    result: npt.NDArray[np.float64] = np.nan_to_num(np.stack(times, axis=1))
+    return result
 
 
 def _few(steps: pd.DataFrame, bound: str) -> _FewSteps | None:

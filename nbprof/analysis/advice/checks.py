@@ -16,6 +16,7 @@ import pandas as pd
 from nbprof.activity.activity import TRACED, Activity
 from nbprof.activity.unit import MARKED, Unit
 from nbprof.analysis.steps.inside import begin_in_steps
+from nbprof.analysis.table import stacked
 from nbprof.core import nesting
 from nbprof.core.factorize import unique_rows
 from nbprof.display import wording
@@ -395,7 +396,7 @@ def added_functions(tables: list[pd.DataFrame]) -> pd.DataFrame:
 
     Each host is assumed to have as many steps as the others.
     """
-    rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
+    rows = stacked(tables)
     if not len(rows):
         return rows
     rows["expensive"] = rows["self_us"] * rows["expensive_percent"]

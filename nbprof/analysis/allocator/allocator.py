@@ -27,6 +27,7 @@ from nbprof.activity.activity import text_column
 from nbprof.analysis import notes
 from nbprof.analysis.allocator.stacks import Stacks
 from nbprof.analysis.allocator.state import Replay, State, units
+from nbprof.analysis.figures import percent, ratio
 from nbprof.core.receipt import Note
 from nbprof.formats.torch_snapshot.snapshot import (
     ACTIONS,
@@ -62,9 +63,9 @@ def measures(state: State) -> dict[str, float | int]:
         ),
         "releasable_bytes": inactive - stranded,
         "stranded_bytes": stranded,
-        "fragmentation_percent": 100 * stranded / reserved if reserved else np.nan,
+        "fragmentation_percent": percent(stranded, reserved),
         "largest_free_bytes": largest,
-        "outside_largest_percent": 100 * (1 - largest / inactive) if inactive else np.nan,
+        "outside_largest_percent": 100 * (1 - ratio(largest, inactive)),
         "segments": len(state.segments),
         "stranded_segments": int(
             pd.unique(blocks["segment"].to_numpy()[_stranded_rows(state, pieces, stuck)]).size

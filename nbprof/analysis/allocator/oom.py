@@ -43,36 +43,26 @@ def _moment(
 ) -> dict[str, Any]:
     entries = replay.entries
     asked, stream = max(int(entries["size"][index]), 0), int(entries["stream"][index])
+    time_us = int(entries["time_us"][index])
     pool = (int(entries["pool"][index]), int(entries["pool_b"][index]))
     state = replay.state_after(index)
     figures = measures(state)
     usable, elsewhere = _holes(state, asked, stream, pool)
     room = int(entries["device_free"][index])
-    expandable = (
-        bool((state.segments["expandable"] == 1).any())
-        or settings.get("expandable_segments") is True
-    )
+    expandable = settings.get("expandable_segments") is True
+    expandable = expandable or bool((state.segments["expandable"] == 1).any())
     pinned = pinning(state, stacks)
     facts = {
         "device": replay.device,
         "entry": index,
-        "time_ms": (
-            (int(entries["time_us"][index]) - origin) / 1e3
-            if entries["time_us"][index] >= 0
-            else np.nan
-        ),
+        "time_ms": (time_us - origin) / 1e3 if time_us >= 0 else np.nan,
         "asked_bytes": asked,
         "device_free_bytes": room if room >= 0 else pd.NA,
-        **{
-            key: figures[key]
-            for key in (
-                "reserved_bytes",
-                "allocated_bytes",
-                "inactive_bytes",
-                "stranded_bytes",
-                "stranded_segments",
-            )
-        },
+        "reserved_bytes": figures["reserved_bytes"],
+        "allocated_bytes": figures["allocated_bytes"],
+        "inactive_bytes": figures["inactive_bytes"],
+        "stranded_bytes": figures["stranded_bytes"],
+        "stranded_segments": figures["stranded_segments"],
         "largest_usable_bytes": usable,
         "largest_free_bytes": figures["largest_free_bytes"],
         "fragmentation_percent": figures["fragmentation_percent"],
@@ -104,7 +94,9 @@ def _segment(asked: int) -> int:
     """
     if asked <= SMALL:
         return _STEP
-    return _SEGMENT if asked < _LEAST_OWN else -(-asked // _STEP) * _STEP
+    if asked < _LEAST_OWN:
+        return _SEGMENT
+    return -(-asked // _STEP) * _STEP
 
 
 def _cause(asked: int, elsewhere: int, stranded: int, room: int) -> str:
@@ -112,14 +104,18 @@ def _cause(asked: int, elsewhere: int, stranded: int, room: int) -> str:
         return LIMITED
     if elsewhere >= asked:
         return OTHER_POOL
-    return FRAGMENTED if stranded >= asked or stranded + room >= _segment(asked) else FULL
+    if stranded >= asked or stranded + room >= _segment(asked):
+        return FRAGMENTED
+    return FULL
 
 
 def _explained(facts: dict[str, Any], pinned: pd.DataFrame, elsewhere: int, device: str) -> str:
     asked = size_text(facts["asked_bytes"])
     head = f"{asked} requested at {facts['location']} could not be allocated on {device}."
     room = facts["device_free_bytes"]
-    sentences = [head] if pd.isna(room) else [f"{head} The device had {size_text(int(room))} free."]
+    sentences = [head]
+    if pd.notna(room):
+        sentences.append(f"The device had {size_text(int(room))} free.")
     sentences.append(
         f"PyTorch had reserved {size_text(facts['reserved_bytes'])}:"
         f" {size_text(facts['allocated_bytes'])} in use and {size_text(facts['inactive_bytes'])}"
@@ -132,10 +128,9 @@ def _explained(facts: dict[str, Any], pinned: pd.DataFrame, elsewhere: int, devi
             " not share blocks."
         )
     if facts["stranded_bytes"] and len(pinned):
-        many = facts["stranded_segments"]
-        span = "one segment" if many == 1 else f"{many:,} segments"
+        span = _counted(facts["stranded_segments"], "segment")
         first = pinned.iloc[0]
-        blocks = "one block" if first["blocks"] == 1 else f"{first['blocks']:,} blocks"
+        blocks = _counted(first["blocks"], "block")
         sentences.append(
             f"{size_text(facts['stranded_bytes'])} of the free memory is stranded in {span}:"
             f" blocks in use keep it from being released. {blocks} of"
@@ -144,6 +139,10 @@ def _explained(facts: dict[str, Any], pinned: pd.DataFrame, elsewhere: int, devi
             f" {size_text(int(first['pinned_bytes']))} of it."
         )
     return " ".join(sentences)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"one {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _remedy(
@@ -175,16 +174,13 @@ def _remedy(
             f" {backend.settings}=expandable_segments:True before the program starts (or"
             f" max_split_size_mb, to avoid splitting large blocks). {early}"
         )
-    lacking = (
-        facts["asked_bytes"]
-        - facts["stranded_bytes"]
-        - (0 if pd.isna(facts["device_free_bytes"]) else int(facts["device_free_bytes"]))
-    )
-    largest = (
-        f" The largest user is {held['location'].iloc[0]}: {size_text(int(held['bytes'].iloc[0]))}."
-        if len(held)
-        else ""
-    )
+    lacking = facts["asked_bytes"] - facts["stranded_bytes"]
+    if pd.notna(facts["device_free_bytes"]):
+        lacking -= int(facts["device_free_bytes"])
+    largest = ""
+    if len(held):
+        location, size = held["location"].iloc[0], size_text(int(held["bytes"].iloc[0]))
+        largest = f" The largest user is {location}: {size}."
     return (
         f"The memory is genuinely in use: even without fragmentation, {size_text(lacking)} more"
         " would be needed, and no allocator setting helps. Use a smaller batch, 16-bit types,"

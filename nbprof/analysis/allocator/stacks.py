@@ -60,9 +60,8 @@ class Stacks:
         """For each stack, the innermost frame of the user's own code, or else of Python, or else
         any.
         """
-        return text_column(
-            self._names, self._code[codes] if len(self._code) else np.zeros(len(codes), np.int64)
-        )
+        code = self._code[codes] if len(self._code) else np.zeros(len(codes), np.int64)
+        return text_column(self._names, code)
 
     def text(self, code: int) -> str:
         """The frames of a stack, one per line, innermost first; only Python frames, if there are
@@ -80,10 +79,8 @@ class Stacks:
     def texts(self, codes: npt.NDArray[np.int64]) -> pd.api.extensions.ExtensionArray:
         """The frames of each stack as text."""
         distinct, row = np.unique(codes, return_inverse=True)
-        return text_column(
-            np.array([self.text(int(code)) for code in distinct] or [""], object),
-            row.astype(np.int64),
-        )
+        texts = list(map(self.text, distinct.tolist()))
+        return text_column(np.array(texts or [""], object), row.astype(np.int64))
 
 
 def _base(file: str) -> str:

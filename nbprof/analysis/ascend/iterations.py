@@ -30,6 +30,7 @@ from nbprof.analysis.ascend.ascend import (
     moments,
     nullable,
 )
+from nbprof.analysis.figures import ratio
 from nbprof.core.intervals import union_by_group
 from nbprof.schema import frames
 
@@ -281,7 +282,7 @@ def summary(iterations: pd.DataFrame) -> pd.DataFrame:
         for name in times:
             row[name] = float(means[name])
         for name in (*PARTS, "grad_refresh_ms"):
-            fraction = row[name] / iteration_ms if iteration_ms > 0 else np.nan
+            fraction = ratio(row[name], iteration_ms)
             row[f"{name.removesuffix('_ms')}_fraction"] = fraction
         rows.append(row)
     result = pd.DataFrame(rows, columns=SUMMARY)

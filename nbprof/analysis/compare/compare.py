@@ -20,7 +20,9 @@ from nbprof.activity.activity import CATEGORIES, CATEGORY_OF_CLASS
 from nbprof.activity.unit import ITERATION, Unit, best
 from nbprof.activity.unit import STEP as STEPS
 from nbprof.analysis.compare.welch import Difference, Floats, welch
+from nbprof.analysis.figures import mean, percent, ratio
 from nbprof.analysis.steps.steps import counted
+from nbprof.analysis.table import stacked
 
 STEP = "step_time"
 _COLLECTIVE = re.compile(
@@ -94,7 +96,7 @@ def by_step(steps: pd.DataFrame) -> dict[str, Floats]:
     names = [STEP, *CATEGORIES]
     used = counted(steps)
     if not len(used):
-        return {name: np.zeros(0) for name in names}
+        return dict.fromkeys(names, np.zeros(0))
     columns = [f"{name}_ms" for name in names]
     if used["host"].nunique() > 1:
         # A number may come back in the next epoch.
@@ -109,9 +111,7 @@ def by_step(steps: pd.DataFrame) -> dict[str, Floats]:
         )
     else:
         used = used.sort_values("start_ms", kind="stable")
-    return {
-        name: used[column].to_numpy(np.float64) for name, column in zip(names, columns, strict=True)
-    }
+    return dict(zip(names, used[columns].to_numpy(np.float64).T.copy(), strict=True))
 
 
 def steps(before: Side, after: Side) -> pd.DataFrame:
@@ -119,7 +119,6 @@ def steps(before: Side, after: Side) -> pd.DataFrame:
     parts = []
     for run, side in (("before", before), ("after", after)):
         steps = side.steps
-        counted_steps = steps["counted"].astype(bool) if len(steps) else pd.Series([], dtype=bool)
         parts.append(
             pd.DataFrame(
                 {
@@ -128,11 +127,11 @@ def steps(before: Side, after: Side) -> pd.DataFrame:
                     "step": steps["step"],
                     "name": steps["name"],
                     "step_time_ms": steps["step_time_ms"],
-                    "counted": counted_steps,
+                    "counted": steps["counted"].astype(bool),
                 }
             )
         )
-    table = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
+    table = stacked(parts)
     return table.astype({"step_time_ms": "float64", "counted": "bool"})
 
 
@@ -154,7 +153,7 @@ def comparable(before: Side, after: Side) -> bool:
 def times(before: Side, after: Side) -> tuple[dict[str, Floats], dict[str, Floats]]:
     """`by_step` of both, empty where they cannot be compared."""
     if not comparable(before, after):
-        nothing = {name: np.zeros(0) for name in (STEP, *CATEGORIES)}
+        nothing = dict.fromkeys((STEP, *CATEGORIES), np.zeros(0))
         return nothing, dict(nothing)
     return by_step(before.steps), by_step(after.steps)
 
@@ -175,14 +174,14 @@ def categories(before: Side, after: Side) -> pd.DataFrame:
 def _category(name: str, a: Floats, b: Floats) -> dict[str, Any]:
     a, b = a[~np.isnan(a)], b[~np.isnan(b)]
     difference = welch(a, b)
-    before = float(a.mean()) if len(a) else np.nan
+    before = mean(a)
     return {
         "category": name,
         "before_ms": before,
-        "after_ms": float(b.mean()) if len(b) else np.nan,
+        "after_ms": mean(b),
         "change_ms": difference.change,
         "margin_ms": difference.margin,
-        "change_percent": 100 * difference.change / before if before > 0 else np.nan,
+        "change_percent": percent(difference.change, before),
         "real": _real(difference),
     }
 
@@ -225,7 +224,7 @@ def _figure(name: str, unit: str, a: float, b: float) -> dict[str, Any]:
 
 def _mean_step(side: Side) -> float:
     times = side.times
-    return float(times.mean()) if len(times) else np.nan
+    return mean(times)
 
 
 def batch_size(side: Side) -> float:
@@ -239,7 +238,7 @@ def batch_size(side: Side) -> float:
 
 def _per_second(size: float, side: Side) -> float:
     step = _mean_step(side)
-    return 1000 * size / step if step > 0 else np.nan
+    return float(ratio(1000 * size, step))
 
 
 def _overview_figure(key: str, side: Side) -> float:

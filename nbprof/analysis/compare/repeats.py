@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nbprof.analysis.compare.welch import TRIM, Floats, effective_size, interval
+from nbprof.analysis.figures import mean
 
 LEVEL = 0.99
 """Two-sided; a slowdown is found by chance in at most one of 200 comparisons of mean steps, and of
@@ -81,20 +82,17 @@ def repeat(times: Floats) -> Repeat:
     remaining = ordered[trimmed : count - trimmed]
     worth = effective_size(times)
     bounded = np.clip(ordered, remaining[0], remaining[-1])
-    has_spread = count > 1 and len(remaining) > 1
+    error = typical_error = math.nan
+    if count > 1 and len(remaining) > 1:
+        error = math.sqrt(float(times.var(ddof=1)) / worth)
+        squares = (count - 1) * float(bounded.var(ddof=1))
+        of_mean = squares / (len(remaining) * (len(remaining) - 1))
+        typical_error = math.sqrt(of_mean * count / worth)
     return Repeat(
         mean=float(times.mean()),
         typical=float(remaining.mean()),
-        error=math.sqrt(float(times.var(ddof=1)) / worth) if has_spread else math.nan,
-        typical_error=math.sqrt(
-            (count - 1)
-            * float(bounded.var(ddof=1))
-            / (len(remaining) * (len(remaining) - 1))
-            * count
-            / worth
-        )
-        if has_spread
-        else math.nan,
+        error=error,
+        typical_error=typical_error,
         steps=count,
     )
 
@@ -118,8 +116,10 @@ def slowdown(
         The slowdown that is too much, as a fraction.
     """
     typical = _slowdown_of(before, after, "typical", "typical_error", allowed)
-    mean = _slowdown_of(before, after, "mean", "error", allowed)
-    return mean if mean.kind == SLOWER and typical.kind != SLOWER else typical
+    of_means = _slowdown_of(before, after, "mean", "error", allowed)
+    if of_means.kind == SLOWER and typical.kind != SLOWER:
+        return of_means
+    return typical
 
 
 def _slowdown_of(
@@ -131,15 +131,14 @@ def _slowdown_of(
 ) -> Slowdown:
     runs = [run for run in before if run]
     means = np.array([_mean(run, figure) for run in runs])
-    was = float(means.mean()) if len(runs) else math.nan
-    now = _mean(after, figure) if len(after) else math.nan
+    was, now = mean(means), _mean(after, figure)
     change = now / was - 1
     if len(runs) < LEAST or not len(after):
         return Slowdown(UNKNOWN, figure, was, now, change, math.nan)
     between = float(means.var(ddof=1)), float(len(runs) - 1)
     # The repeats within the runs cannot make these less certain than they are.
-    each = [_variance(run, figure, error) for run in runs]
-    floor = float(np.mean([variance for variance, _ in each])), sum(freedom for _, freedom in each)
+    variances, freedoms_of_runs = zip(*(_variance(run, figure, error) for run in runs), strict=True)
+    floor = float(np.mean(variances)), sum(freedoms_of_runs)
     noise = max(between, floor)
     within = _variance(after, figure, error)
     if within[0] > noise[0]:
@@ -152,7 +151,11 @@ def _slowdown_of(
 
 
 def _mean(run: Sequence[Repeat], figure: str) -> float:
-    return float(np.mean([getattr(repeat, figure) for repeat in run]))
+    return mean(_figures(run, figure))
+
+
+def _figures(run: Sequence[Repeat], figure: str) -> Floats:
+    return np.array([getattr(repeat, figure) for repeat in run], np.float64)
 
 
 def _kind(change: float, margin: float, allowed: float) -> str:
@@ -165,13 +168,13 @@ def _variance(run: Sequence[Repeat], figure: str, error: str) -> tuple[float, fl
     """The variance of the mean of a run by its own repeats, not below that by their steps, and its
     degrees of freedom.
     """
-    values = np.array([getattr(repeat, figure) for repeat in run])
-    errors = np.array([getattr(repeat, error) for repeat in run])
-    within = (
-        float(np.nanmean(errors**2)) / len(run) if not np.isnan(errors).all() else 0.0,
-        float(max(sum(repeat.steps for repeat in run) - len(run), 1)),
-    )
-    between = (
-        (float(values.var(ddof=1)) / len(run), float(len(run) - 1)) if len(run) > 1 else (0.0, 1.0)
-    )
+    values, errors = _figures(run, figure), _figures(run, error)
+    steps = sum(repeat.steps for repeat in run)
+    of_steps = 0.0
+    if not np.isnan(errors).all():
+        of_steps = float(np.nanmean(errors**2)) / len(run)
+    within = of_steps, float(max(steps - len(run), 1))
+    if len(run) == 1:
+        return max((0.0, 1.0), within)
+    between = float(values.var(ddof=1)) / len(run), float(len(run) - 1)
     return max(between, within)

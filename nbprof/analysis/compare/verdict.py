@@ -32,6 +32,7 @@ from nbprof.analysis.compare.welch import (
     trimmed,
     welch,
 )
+from nbprof.analysis.figures import mean, ratio
 from nbprof.display import wording
 
 ENOUGH = 10
@@ -115,7 +116,7 @@ def verdict(before: Side, after: Side, categories: pd.DataFrame) -> Verdict:
     may decide, and "none" below. With one step on a side its spread is unknown ("unknown"); equal
     times are the same steps ("same").
     """
-    a, b = (of_side[STEP] for of_side in times(before, after))
+    a, b = _step_times(before, after)
     unit = unit_of(before, after)
     kind, difference = _judge(a, b)
     digits = digits_of(a, b)
@@ -136,6 +137,11 @@ def verdict(before: Side, after: Side, categories: pd.DataFrame) -> Verdict:
     )
 
 
+def _step_times(before: Side, after: Side) -> tuple[Floats, Floats]:
+    of_before, of_after = times(before, after)
+    return of_before[STEP], of_after[STEP]
+
+
 def _judge(a: Floats, b: Floats) -> tuple[str, Difference]:
     plain = welch(a, b)
     if same_steps(a, b):
@@ -150,11 +156,14 @@ def _judge(a: Floats, b: Floats) -> tuple[str, Difference]:
             return "typical", typical
         if disjoint(a, b) and sizes == (len(a), len(b)):
             return "typical", plain
-        return ("chance" if abs(plain.change) >= _MENTION * float(a.mean()) else "none"), plain
+        if abs(plain.change) >= _MENTION * float(a.mean()):
+            return "chance", plain
+        return "none", plain
     if not serial.real:
         return "serial", serial
-    same_way = typical.real and (typical.change > 0) == (plain.change > 0)
-    return ("real" if same_way else "some"), plain
+    if typical.real and (typical.change > 0) == (plain.change > 0):
+        return "real", plain
+    return "some", plain
 
 
 def disjoint(a: Floats, b: Floats) -> bool:
@@ -167,10 +176,10 @@ def disjoint(a: Floats, b: Floats) -> bool:
 
 def digits_of(a: Floats, b: Floats) -> int:
     """Decimals of step times in ms: two, more if steps are shorter than a millisecond."""
-    shortest = min((float(times.mean()) for times in (a, b) if len(times)), default=1.0)
-    if shortest >= 1:
-        return 2
-    return 3 if shortest >= 0.1 else 4
+    shortest = np.fmin(mean(a), mean(b))
+    if shortest < 0.1:
+        return 4
+    return 3 if shortest < 1 else 2
 
 
 def _change(value: float, digits: int) -> str:
@@ -181,7 +190,9 @@ def _give_or_take(difference: Difference, digits: int) -> str:
     """A change and the half of its confidence interval."""
     change, margin = _change(difference.change, digits), wording.millis(difference.margin, digits)
     number, _, unit = change.rpartition(" ")
-    return f"{number if margin.endswith(f' {unit}') else change} ± {margin}"
+    if margin.endswith(f" {unit}"):
+        change = number
+    return f"{change} ± {margin}"
 
 
 def signed(value: float, digits: int) -> str:
@@ -225,14 +236,15 @@ def _unit_text(side: Side) -> str:
 
 
 def _speedup(before: float, after: float) -> str:
-    ratio = max(before, after) / min(before, after)
+    factor = max(before, after) / min(before, after)
     word = "faster" if after < before else "slower"
-    if ratio < _FACTOR:
+    if factor < _FACTOR:
         return f"{100 * abs(after - before) / before:.1f}% {word}"
-    digits = 0
-    if ratio < 100:
-        digits = 2 if ratio < 10 else 1
-    return f"{ratio:,.{digits}f}× {word}"
+    if factor < 10:
+        return f"{factor:.2f}× {word}"
+    if factor < 100:
+        return f"{factor:.1f}× {word}"
+    return f"{factor:,.0f}× {word}"
 
 
 def _detail(
@@ -260,10 +272,9 @@ def _detail(
     changed.sort(key=lambda name: -abs(float(parts["change_ms"][name])))
     sentences = [_category_change(name, parts.loc[name], digits) for name in changed]
     now = float(b.mean())
-    shares = {name: float(rows["after_ms"].get(name, np.nan)) / now for name in _AVOIDABLE}
-    shares = {name: share for name, share in shares.items() if share >= _MENTION}
-    if shares:
-        largest = max(shares, key=shares.__getitem__)
+    shares = rows["after_ms"].reindex(_AVOIDABLE) / now
+    if (shares >= _MENTION).any():
+        largest = str(shares.idxmax())
         subject = f"The largest avoidable part is now {label(largest)}"
         if len(changed) == 1 and sentences[0].lower().startswith(label(largest)):
             word = "still" if parts["change_ms"][changed[0]] < 0 else "now"
@@ -358,9 +369,12 @@ def _difference_evidence(
 
 
 def _correlated(a: Floats, b: Floats, unit: Unit) -> str:
-    sizes = [(times, effective_size(times)) for times in (a, b)]
-    correlation = max(autocorrelation(times) for times, size in sizes if size < len(times))
-    least = min(size for _, size in sizes)
+    sizes = effective_size(a), effective_size(b)
+    correlations = []
+    for step_times, size in zip((a, b), sizes, strict=True):
+        if size < len(step_times):
+            correlations.append(autocorrelation(step_times))
+    correlation, least = max(correlations), min(sizes)
     return (
         f"Consecutive {unit.plural} are correlated ({correlation:.2f}): equivalent to {least:.0f}"
         " independent ones; record longer, or several times"
@@ -478,11 +492,11 @@ def _host(name: object) -> str:
 def _versions(before: Side, after: Side) -> list[tuple[str, str, str]]:
     """Versions of the same software that differ."""
     a, b = (_environment(side).get("versions") or {} for side in (before, after))
-    return [
-        (f"version of {name}", str(a[name]), str(b[name]))
-        for name in a
-        if name in b and a[name] != b[name]
-    ]
+    differing = []
+    for name, version in a.items():
+        if name in b and b[name] != version:
+            differing.append((f"version of {name}", str(version), str(b[name])))
+    return differing
 
 
 def _devices(side: Side) -> str:
@@ -496,8 +510,10 @@ def _framework(side: Side) -> str:
 
 
 def _kind(side: Side) -> str:
-    used = side.steps[side.steps["counted"].astype(bool)] if len(side.steps) else side.steps
-    return str(used["kind"].iloc[0]) if len(used) and "kind" in used.columns else ""
+    if not len(side.steps) or "kind" not in side.steps.columns:
+        return ""
+    kinds = side.steps["kind"][side.steps["counted"].astype(bool)]
+    return str(kinds.iloc[0]) if len(kinds) else ""
 
 
 def _compute(
@@ -523,17 +539,16 @@ def _compute(
 
 def record(verdict: Verdict, before: Side, after: Side) -> dict[str, Any]:
     """The row of `Comparison.verdict`."""
-    a, b = (of_side[STEP] for of_side in times(before, after))
-    means = [float(each.mean()) if len(each) else np.nan for each in (a, b)]
+    a, b = _step_times(before, after)
     return {
         "verdict": verdict.kind,
         "headline": verdict.headline,
         "detail": verdict.detail,
-        "before_ms": means[0],
-        "after_ms": means[1],
+        "before_ms": mean(a),
+        "after_ms": mean(b),
         "change_ms": verdict.difference.change,
         "margin_ms": verdict.difference.margin,
-        "speedup": means[0] / means[1] if means[1] > 0 else np.nan,
+        "speedup": ratio(mean(a), mean(b)),
         "before_steps": len(a),
         "after_steps": len(b),
     }

@@ -22,6 +22,7 @@ from nbprof.activity.activity import CORE_KINDS, Activity
 from nbprof.analysis import notes
 from nbprof.analysis.device_time.device_time import KEYS, missing, rank_column, rank_of
 from nbprof.analysis.steps.step_rows import step_rows, turns
+from nbprof.analysis.table import positions
 from nbprof.core.factorize import unique_rows
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s, Trace
@@ -126,7 +127,7 @@ def each(
     """
     if not len(recorded):
         return pd.DataFrame(columns=[*EACH, "match", "turn"]), []
-    number_of = {name: number for number, name in enumerate(hosts)}
+    number_of = positions(hosts)
     calls = recorded.assign(host=recorded["host"].map(number_of).astype(np.int64))
     host, sequence = (calls[key].to_numpy(np.int64) for key in ("host", "sequence"))
     host_names = np.array(hosts, object)[host]

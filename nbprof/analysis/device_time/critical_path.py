@@ -431,7 +431,8 @@ def choose(
     if not len(rows):
         return None
     order = np.argsort(steps["step_time_ms"].to_numpy(np.float64)[rows], kind="stable")
-    return steps.iloc[rows[order[(len(rows) - 1) // 2]]]
+    chosen: pd.Series = steps.iloc[rows[order[(len(rows) - 1) // 2]]]
+    return chosen
 
 
 def window(done: Work, activity: Activity, trace: Trace, row: pd.Series | None) -> Window:

@@ -21,6 +21,7 @@ import pandas as pd
 from nbprof.activity import copies
 from nbprof.activity.activity import CORE_KINDS, Activity, text_column
 from nbprof.analysis.steps.step_rows import step_bounds
+from nbprof.analysis.table import positions
 from nbprof.core.factorize import all_differ, unique_rows
 from nbprof.core.intervals import Intervals
 from nbprof.core.runs import rows_by_code, rows_by_value
@@ -134,10 +135,10 @@ def work(activity: Activity, trace: Trace) -> Work:
     cls[rows[named]] = MEMORY
     cls[moved] = MEMORY
     cls[collective] = COMMUNICATION
-    hosts = {name: i for i, name in enumerate(activity.hosts)}
+    hosts = positions(activity.hosts)
     of_lane = np.array([hosts[name] for name in trace.lanes["host"].tolist()], np.int32)
     lane = events.lane[rows]
-    parts = {
+    parts: dict[str, Any] = {
         "event": rows,
         "host": of_lane[lane],
         "device": trace.lanes["device"].to_numpy(np.int32)[lane],

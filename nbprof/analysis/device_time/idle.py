@@ -23,6 +23,7 @@ from nbprof.activity.activity import (
     Activity,
 )
 from nbprof.analysis.device_time.device_time import Work
+from nbprof.analysis.figures import largest, mean, median, percent
 from nbprof.analysis.steps.step_rows import step_bounds
 from nbprof.analysis.sweep import flatten
 from nbprof.core.intervals import Intervals, gaps_between
@@ -102,7 +103,6 @@ def frame(done: Work, trace: Trace, follows_ps: int = FOLLOWS_PS) -> pd.DataFram
                 if code == 0 and not (done.launch[of_stream] >= 0).any():
                     continue
                 lengths = length[category == code]
-                some = len(lengths) > 0
                 rows_.append(
                     (
                         done.hosts[host],
@@ -112,10 +112,10 @@ def frame(done: Work, trace: Trace, follows_ps: int = FOLLOWS_PS) -> pd.DataFram
                         name,
                         len(lengths),
                         lengths.sum() / _MS,
-                        100 * lengths.sum() / total if total else np.nan,
-                        lengths.mean() / 1e6 if some else np.nan,
-                        float(np.median(lengths)) / 1e6 if some else np.nan,
-                        lengths.max() / 1e6 if some else np.nan,
+                        percent(lengths.sum(), total),
+                        mean(lengths) / 1e6,
+                        median(lengths) / 1e6,
+                        largest(lengths) / 1e6,
                     )
                 )
     return _with_ranks(pd.DataFrame(rows_, columns=IDLE))
@@ -127,11 +127,9 @@ def _with_ranks(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _launched(done: Work, trace: Trace) -> Int64s:
-    return (
-        np.where(done.launch >= 0, trace.events.start[done.launch], -1)
-        if len(done)
-        else np.zeros(0, np.int64)
-    )
+    if not len(done):
+        return np.zeros(0, np.int64)
+    return np.where(done.launch >= 0, trace.events.start[done.launch], -1)
 
 
 def not_launched_ms(done: Work, trace: Trace, steps: pd.DataFrame) -> float:
@@ -185,8 +183,8 @@ def causes(done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
             if spent[code] > 0:
                 figures = (CAUSES[code], spent[code] / _MS, 100 * spent[code] / total)
                 rows.append((done.hosts[host], done.ranks[host], device, *figures))
-    dtypes = {"idle_ms": "f8", "percent": "f8", "cause": object}
-    return _with_ranks(pd.DataFrame(rows, columns=CAUSE).astype(dtypes))
+    table = pd.DataFrame(rows, columns=CAUSE)
+    return _with_ranks(table.astype({"idle_ms": "f8", "percent": "f8", "cause": object}))
 
 
 def _class_of_call(activity: Activity) -> Int64s:

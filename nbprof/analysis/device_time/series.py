@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import Activity, text_column
 from nbprof.analysis.device_time.device_time import Work, rank_column
+from nbprof.analysis.figures import largest, median, percent, ratio, smallest
+from nbprof.analysis.table import positions
 from nbprof.core.factorize import unique_rows
 from nbprof.core.runs import rows_by_code, run_starts
 from nbprof.core.trace import Int64s, Trace
@@ -52,10 +56,10 @@ def queue_steps(done: Work, trace: Trace) -> tuple[Int64s, Int64s, Int64s]:
     return lane, time, np.cumsum(change, dtype=np.int64)
 
 
-def _labels(done: Work, trace: Trace, lane: Int64s) -> dict[str, object]:
+def _labels(done: Work, trace: Trace, lane: Int64s) -> dict[str, Any]:
     """The columns that tell which stream a row is of."""
     lanes = trace.lanes
-    hosts = {name: i for i, name in enumerate(done.hosts)}
+    hosts = positions(done.hosts)
     host = np.array([hosts[name] for name in lanes["host"].tolist()], np.int64)
     return {
         "host": text_column(np.array(done.hosts, object), host[lane]),
@@ -68,12 +72,15 @@ def _labels(done: Work, trace: Trace, lane: Int64s) -> dict[str, object]:
 def _settled(done: Work, trace: Trace) -> tuple[Int64s, Int64s, Int64s]:
     """`queue_steps` with what holds after each moment alone."""
     lane, time, length = queue_steps(done, trace)
-    last = (
-        np.append((lane[1:] != lane[:-1]) | (time[1:] != time[:-1]), True)
-        if len(lane)
-        else np.zeros(0, np.bool_)
-    )
+    last = _lasts(lane, time)
     return lane[last], time[last], length[last]
+
+
+def _lasts(group: Int64s, time: Int64s) -> npt.NDArray[np.bool_]:
+    """Flags of the last row of each moment of each group."""
+    if not len(group):
+        return np.zeros(0, np.bool_)
+    return np.append((group[1:] != group[:-1]) | (time[1:] != time[:-1]), True)
 
 
 def queue_curves(
@@ -117,21 +124,20 @@ def queue(done: Work, trace: Trace, full: int = FULL) -> pd.DataFrame:
         order = np.argsort(counts, kind="stable")
         middle = int(np.searchsorted(np.cumsum(held[order]), total / 2))
         at_full = int(held[counts >= full].sum())
+        middle_length = float(counts[order][min(middle, len(order) - 1)]) if total else np.nan
         rows.append(
             (
                 (b - a) // 2,
-                float(held @ counts) / total if total else np.nan,
-                float(counts[order][min(middle, len(order) - 1)]) if total else np.nan,
+                ratio(float(held @ counts), total),
+                middle_length,
                 int(length[a:b].max()),
-                100 * float(held[counts == 0].sum()) / total if total else np.nan,
+                percent(float(held[counts == 0].sum()), total),
                 at_full / _MS,
-                100 * at_full / total if total else np.nan,
+                percent(at_full, total),
             )
         )
     table = pd.DataFrame(rows, columns=QUEUE[4:])
-    return pd.DataFrame(
-        {**_labels(done, trace, lane[edges]), **{c: table[c] for c in table.columns}}
-    )[QUEUE].sort_values(
+    return table.assign(**_labels(done, trace, lane[edges]))[QUEUE].sort_values(
         ["host", "device", "works"], ascending=[True, True, False], kind="stable", ignore_index=True
     )
 
@@ -157,7 +163,7 @@ def _groups(activity: Activity) -> tuple[Int64s, Int64s]:
     return unique_rows(*(code.astype(np.int64) for code in codes))
 
 
-def _copy_labels(activity: Activity, ranks: list[int | None], rows: Int64s) -> dict[str, object]:
+def _copy_labels(activity: Activity, ranks: list[int | None], rows: Int64s) -> dict[str, Any]:
     moved = activity.transfers
     host = moved.host[rows].astype(np.int64)
     # By code, not by row: copies are many, kinds of copies few. The last place is that of -1.
@@ -185,7 +191,6 @@ def bandwidth(activity: Activity, ranks: list[int | None]) -> pd.DataFrame:
         sized = rows_of_group[size[rows_of_group] >= 0]
         both = is_known[size[is_known] >= 0]
         time = float(length[both].sum())
-        some = len(is_known) > 0
         rows.append(
             (
                 len(rows_of_group),
@@ -193,22 +198,22 @@ def bandwidth(activity: Activity, ranks: list[int | None]) -> pd.DataFrame:
                 length[rows_of_group].sum() / _MS,
                 # Of the copies whose size and time are known, and as one: a mean of rates would
                 # count a byte of a small copy for more.
-                float(size[both].sum()) * 1e3 / time if time else np.nan,
-                values.min() if some else np.nan,
-                float(np.median(values)) if some else np.nan,
-                values.max() if some else np.nan,
+                ratio(float(size[both].sum()) * 1e3, time),
+                smallest(values),
+                median(values),
+                largest(values),
                 peaks.get(number, np.nan),
                 len(rows_of_group) - len(is_known),
             )
         )
     table = pd.DataFrame(rows, columns=BANDWIDTH[4:]).astype({"bytes": "Int64"})
     labels = _copy_labels(activity, ranks, first)
-    return pd.DataFrame({**labels, **{c: table[c] for c in table.columns}}).sort_values(
+    return table.assign(**labels)[BANDWIDTH].sort_values(
         ["host", "device", "time_ms"],
         ascending=[True, True, False],
         kind="stable",
         ignore_index=True,
-    )[BANDWIDTH]
+    )
 
 
 def _changes(activity: Activity, rate: Floats) -> tuple[Int64s, Int64s, Int64s, Floats]:
@@ -226,11 +231,7 @@ def _changes(activity: Activity, rate: Floats) -> tuple[Int64s, Int64s, Int64s, 
     change = np.concatenate([rounded, -rounded])
     order = np.lexsort((time, group_of))
     time, group_of, total = time[order], group_of[order], np.cumsum(change[order])
-    last = (
-        np.append((group_of[1:] != group_of[:-1]) | (time[1:] != time[:-1]), True)
-        if len(group_of)
-        else np.zeros(0, np.bool_)
-    )
+    last = _lasts(group_of, time)
     return first, group_of[last], time[last], total[last] / 1e9
 
 
@@ -246,9 +247,7 @@ def bandwidth_series(activity: Activity, ranks: list[int | None]) -> pd.DataFram
     device and kind.
     """
     first, group_of, time, value = _changes(activity, rates(activity))
-    labels = (
-        _copy_labels(activity, ranks, first[group_of])
-        if len(first)
-        else {key: [] for key in BANDWIDTH_SERIES[:4]}
-    )
+    labels: dict[str, Any] = {key: [] for key in BANDWIDTH_SERIES[:4]}
+    if len(first):
+        labels = _copy_labels(activity, ranks, first[group_of])
     return pd.DataFrame({**labels, "time_ms": time / _MS, "gb_per_second": value})[BANDWIDTH_SERIES]

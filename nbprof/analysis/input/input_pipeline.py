@@ -14,7 +14,9 @@ import pandas as pd
 from nbprof.activity.activity import ITERATIONS, WAITS, Activity
 from nbprof.activity.unit import Unit
 from nbprof.analysis.advice import checks, tf_data
+from nbprof.analysis.figures import percent, ratio
 from nbprof.analysis.steps.steps import counted, waiting_percent
+from nbprof.analysis.table import stacked
 from nbprof.core import nesting
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
@@ -264,7 +266,7 @@ def _shares(table: pd.DataFrame) -> pd.DataFrame:
 
 def added(tables: list[pd.DataFrame]) -> pd.DataFrame:
     """The input ops of several hosts together; of each host the result of `ops`."""
-    rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
+    rows = stacked(tables)
     # Categories of equal time have the order of the first host.
     by_op = rows.groupby(["op", "category"], sort=False)
     return _shares(by_op[["occurrences", "total_ms", "self_ms"]].sum().reset_index())
@@ -321,7 +323,7 @@ def categories(
                 "category": key,
                 "label": label,
                 "time_ms": time_ms,
-                "percent": 100 * time_ms / total if total else np.nan,
+                "percent": percent(time_ms, total),
                 "advice": advice if time_ms > 0 and _waits_for(key, why) else "",
             }
         )
@@ -361,16 +363,17 @@ def summary(
     classification = _classification(activity, steps, used, table)
     self_ms = table.groupby("category")["self_ms"].sum()
     time = {str(kind): float(us) for kind, us in (self_ms * 1000).items()}
-    ratio, source = _enqueue_ratio(used, enqueued)
-    parts = scaled(time, ratio)
+    enqueue_ratio, source = _enqueue_ratio(used, enqueued)
+    parts = scaled(time, enqueue_ratio)
     total = sum(parts.values())
     count = len(steps)
+    us = np.array(list(parts.values()), np.float64)
     breakdown = pd.DataFrame(
         {
             "category": list(parts),
-            "us": list(parts.values()),
-            "us_per_step": [us / count if count else np.nan for us in parts.values()],
-            "percent": [100 * us / total if total else np.nan for us in parts.values()],
+            "us": us,
+            "us_per_step": ratio(us, count),
+            "percent": percent(us, total),
         }
     )
     copy_percent = None
@@ -380,7 +383,7 @@ def summary(
         "steps": len(used),
         **_shares_of_steps(used),
         **classification,
-        "enqueue_ratio": ratio,
+        "enqueue_ratio": enqueue_ratio,
         "enqueue_ratio_from": source,
         "breakdown": breakdown,
         "copy_percent": copy_percent,

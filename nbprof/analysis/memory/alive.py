@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.analysis.table import positions
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
 from nbprof.schema import frames
@@ -76,7 +77,7 @@ class _Timeline:
     def __init__(self, rows: pd.DataFrame) -> None:
         # As plain objects: pandas would look for missing values first.
         self._memory, idents = pd.factorize(rows["memory_id"].to_numpy(object))
-        self._code = {ident: code for code, ident in enumerate(idents.tolist())}
+        self._code = positions(idents.tolist())
         self.time_ms, self.order, self._group = (
             rows[key].to_numpy() for key in ("time_ms", "order", "group")
         )

@@ -239,6 +239,8 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
             peak = {name: values[last] for name, values in columns.items()}
             facts |= _peak(peak, facts["lifetime_peak_bytes"])
         parts.append(facts)
+    if not parts:
+        return pd.DataFrame(columns=SUMMARY)
     parts.sort(key=lambda facts: facts.get("peak_bytes", -1), reverse=True)
     return pd.DataFrame({name: _column(name, parts) for name in SUMMARY})
 
@@ -249,7 +251,7 @@ _FLOATS = ("peak_time_ms", "peak_fragmentation")
 def _column(name: str, parts: list[dict[str, Any]]) -> Any:
     """A column of `SUMMARY`; integers of which some are missing are nullable."""
     values = [facts.get(name) for facts in parts]
-    if not values or name in ("memory_id", "whole"):
+    if name in ("memory_id", "whole"):
         return values
     if name in _FLOATS:
         return np.array(values, np.float64)

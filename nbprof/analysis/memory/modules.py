@@ -5,11 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import nan
 
 import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import Activity
+from nbprof.analysis.figures import sum_of_known
 from nbprof.analysis.memory import viewer as memory_viewer
 from nbprof.core.errors import NbprofError, ReadError
 from nbprof.core.trace import Module
@@ -83,23 +85,20 @@ def choose(name: str, candidates: Iterable[str]) -> str:
         )
     if not names:
         raise NoModuleError(f"no compiled program {name!r}: this profile has no compiled programs")
-    bases = [full.partition("(")[0] for full in names]
-    close = difflib.get_close_matches(
-        str(name).partition("(")[0], sorted(set(bases)), _MOST_NAMED, 0.5
-    )
-    near = [
-        full
-        for base in close
-        for full, base_name in zip(names, bases, strict=True)
-        if base_name == base
-    ]
+    names_of_base: dict[str, list[str]] = {}
+    for full in names:
+        names_of_base.setdefault(full.partition("(")[0], []).append(full)
+    base = str(name).partition("(")[0]
+    near: list[str] = []
+    for close in difflib.get_close_matches(base, sorted(names_of_base), _MOST_NAMED, 0.5):
+        near += names_of_base[close]
     hint = f"did you mean {_listed(near)}?" if near else f"it has {_listed(names)}"
     raise NoModuleError(f"no compiled program {str(name)[:80]!r} in this profile; {hint}")
 
 
 def _listed(names: list[str]) -> str:
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    text, more = ", ".join(names[:_MOST_NAMED]), len(names) - _MOST_NAMED
+    return f"{text} and {more:,} more" if more > 0 else text
 
 
 def frame(modules: Mapping[str, Named], times: Mapping[tuple[str, int], float]) -> pd.DataFrame:
@@ -136,12 +135,7 @@ def _row(module: Named, times: Mapping[tuple[str, int], float]) -> tuple[object,
             peaks = seen.peak_bytes, seen.peak_unpadded_bytes, seen.total_bytes
     except ReadError as error:
         note = f"damaged: {error}" if module.module.read else NOT_READ
-    rows = [
-        times[host, module.module.ident]
-        for host in module.hosts
-        if (host, module.module.ident) in times
-    ]
-    time = sum(rows) if rows else float("nan")
+    time = sum_of_known(times.get((host, module.module.ident), nan) for host in module.hosts)
     return (
         module.name,
         module.module.ident,

@@ -17,8 +17,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nbprof.analysis.figures import ratio
+from nbprof.analysis.table import positions
 from nbprof.core.errors import ReadError
 from nbprof.core.wire import Int64s
+from nbprof.display import wording
 from nbprof.hlo import buffers as hlo_buffers
 from nbprof.hlo.buffers import FREE, SHARE, Assignment, HeapTrace
 from nbprof.hlo.hlo import EMPTY, Program
@@ -135,7 +138,7 @@ class _Player:
         self._plan = assignment
         self._space = space
         self._notes: list[str] = []
-        self._rows = {ident: row for row, ident in enumerate(assignment.buffers.ident.tolist())}
+        self._rows = positions(assignment.buffers.ident.tolist())
         self._unpadded: dict[int, int] = {}
         self._unknown = self._newer = 0
 
@@ -168,10 +171,8 @@ class _Player:
                 " are ignored."
             )
         if self._newer:
-            title = (
-                "1 buffer has an element type"
-                if self._newer == 1
-                else f"{self._newer:,} buffers have element types"
+            title = wording.plural(
+                self._newer, "buffer has an element type", "buffers have element types"
             )
             self._notes.append(
                 f"{title} unknown to this version of nbprof: padding is unknown there and counted"
@@ -372,26 +373,20 @@ class _Player:
             return "", category, size, size, 1.0, "", "", allocation, start, end, "", "", -1
         shape, bare = self._shape(row), self._bare(row)
         position = int(self._plan.buffers.instruction[row])
-        instruction = self._program.instruction(position) if position >= 0 else None
-        name, opcode, op = (
-            (instruction.name, instruction.opcode, instruction.op_name)
-            if instruction
-            else ("", "", "")
-        )
+        name = opcode = op = source = ""
+        if position >= 0:
+            instruction = self._program.instruction(position)
+            name, opcode, op = instruction.name, instruction.opcode, instruction.op_name
+            if instruction.source_file:
+                source = f"{instruction.source_file}:{instruction.source_line}"
         index = self._plan.buffers.index.get(row, ())
-        source = (
-            f"{instruction.source_file}:{instruction.source_line}"
-            if instruction and instruction.source_file
-            else ""
-        )
         label = name + "".join(f"{{{number}}}" for number in index)
-        ratio = size / bare if bare else np.nan
         return (
             label,
             category,
             size,
             bare,
-            ratio,
+            ratio(size, bare),
             str(shape),
             op,
             allocation,

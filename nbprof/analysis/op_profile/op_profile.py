@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import nan
 from typing import NamedTuple
 
 import numpy as np
@@ -18,9 +19,11 @@ import pandas as pd
 
 from nbprof.activity.activity import Activity
 from nbprof.analysis import hlo
+from nbprof.analysis.figures import sum_of_known
 from nbprof.analysis.ops import ops
 from nbprof.core.errors import ReadError
 from nbprof.hlo import category as hlo_category
+from nbprof.hlo.hlo import Computation, Program
 from nbprof.hlo.programs import Programs
 from nbprof.schema import frames
 
@@ -52,16 +55,10 @@ class _Node:
         self.children = sorted(children, key=lambda node: (-node.time, node.name))
         self.time = sum(node.time for node in self.children)
         self.unknown = sum(node.unknown for node in self.children)
-        self.flops = _sum_of_known(node.flops for node in self.children)
-        self.moved = _sum_of_known(node.moved for node in self.children)
-        self.runs = _sum_of_known(node.runs for node in self.children)
+        self.flops = sum_of_known(node.flops for node in self.children)
+        self.moved = sum_of_known(node.moved for node in self.children)
+        self.runs = sum_of_known(node.runs for node in self.children)
         return self
-
-
-def _sum_of_known(values: Iterable[float]) -> float:
-    """The sum of the values that are not NaN; NaN without any."""
-    known_values = [value for value in values if value == value]
-    return sum(known_values) if known_values else float("nan")
 
 
 def frame(
@@ -115,16 +112,17 @@ def _in_categories(
 ) -> list[_Node]:
     rows_by_program: dict[str, list[int]] = {}
     for row, program in enumerate(texts["program"].tolist()):
-        rows_by_program.setdefault(program if by == PROGRAM else "", []).append(row)
+        key = program if by == PROGRAM else ""
+        rows_by_program.setdefault(key, []).append(row)
     tops = []
     for program, rows in rows_by_program.items():
         rows_by_category: dict[str, list[int]] = {}
         for row in rows:
             rows_by_category.setdefault(leaves[row].category, []).append(row)
-        categories = [
-            _Node(category, "category", category).add(_with_duplicates(ops, leaves, of_category))
-            for category, of_category in rows_by_category.items()
-        ]
+        categories = []
+        for category, of_category in rows_by_category.items():
+            node = _Node(category, "category", category)
+            categories.append(node.add(_with_duplicates(ops, leaves, of_category)))
         if by == PROGRAM:
             tops.append(_Node(program, "program").add(categories))
         else:
@@ -153,28 +151,16 @@ def _in_scopes(leaves: list[_Node], framework: pd.Series) -> list[_Node]:
 
 def _leaves(activity: Activity, ops: pd.DataFrame, texts: pd.DataFrame, fused: bool) -> list[_Node]:
     nodes = []
-    names = ("name", "category", "own", "normalized", "memory", "runs", "host", "program")
-    columns = [ops[name].tolist() for name in names]
-    written = zip(
-        *(texts[name].tolist() for name in ("expression", "shape", "layout")), strict=True
-    )
-    rows = zip(*columns, written, hlo.unknown(ops).tolist(), strict=True)
-    for row, fields in enumerate(rows):
-        name, category, self_ps, flops, moved, runs, host, ident, text, is_unknown = fields
-        if category in hlo.CONTAINERS:
-            flops = moved = float("nan")
-        node = _Node(
-            name,
-            "op",
-            category or "unknown",
-            time=self_ps,
-            unknown=self_ps if is_unknown else 0.0,
-            flops=flops,
-            moved=moved,
-            runs=runs,
-            row=row,
-            text=text,
-        )
+    facts = ops[["name", "category", "own", "normalized", "memory", "runs", "host", "program"]]
+    written = texts[["expression", "shape", "layout"]].itertuples(index=False, name=None)
+    rows = zip(facts.itertuples(index=False, name=None), written, hlo.unknown(ops), strict=True)
+    for row, (op, text, is_unknown) in enumerate(rows):
+        name, category, self_ps, flops, moved, runs, host, ident = op
+        node = _Node(name, "op", category or "unknown", self_ps, runs=runs, row=row, text=text)
+        if category not in hlo.CONTAINERS:
+            node.flops, node.moved = flops, moved
+        if is_unknown:
+            node.unknown = self_ps
         if fused and activity.programs is not None:
             node.children = fused_ops(activity.programs, host, ident, name, runs)
         nodes.append(node)
@@ -186,35 +172,37 @@ def fused_ops(programs: Programs, host: int, ident: int, name: str, runs: float)
     program order.
     """
     program, costs = programs.program(host, ident), programs.costs(host, ident)
-    fusion = None if program is None else program.index_of_name(name)
-    if program is None or costs is None or fusion is None or program.opcodes[fusion] != "fusion":
+    if program is None or costs is None:
         return []
-    try:
-        called = program.called(fusion)
-    except ReadError:
-        return []
-    computation = program.computation(called[0]) if called else None
+    computation = _fused_computation(program, name)
     if computation is None:
         return []
-    unknown = float("nan")
     flops_of: dict[int, float] = {}
     for position in range(computation.first, computation.first + computation.count):
         if program.opcodes[position] != "parameter":
             cost = costs.of_instruction(position)
-            flops_of[position] = unknown if cost is None else cost.normalized_flops * runs
+            flops_of[position] = nan if cost is None else cost.normalized_flops * runs
     # Unknown FLOPs stand with 0; equal ones keep their order.
-    in_order = sorted(flops_of, key=lambda p: -flops_of[p] if flops_of[p] == flops_of[p] else 0.0)
-    return [
-        _Node(
-            program.names[position],
-            "fused",
-            hlo_category.category(program, position),
-            unknown,
-            flops=flops_of[position],
-            text=hlo.written(program, position),
-        )
-        for position in in_order[:MOST_FUSED]
-    ]
+    in_order = sorted(flops_of, key=lambda position: -np.nan_to_num(flops_of[position]))
+    nodes = []
+    for position in in_order[:MOST_FUSED]:
+        category, text = hlo_category.category(program, position), hlo.written(program, position)
+        node = _Node(program.names[position], "fused", category, nan, text=text)
+        node.flops = flops_of[position]
+        nodes.append(node)
+    return nodes
+
+
+def _fused_computation(program: Program, name: str) -> Computation | None:
+    """The computation of a fusion; None if the op is something else."""
+    fusion = program.index_of_name(name)
+    if fusion is None or program.opcodes[fusion] != "fusion":
+        return None
+    try:
+        called = program.called(fusion)
+    except ReadError:
+        return None
+    return program.computation(called[0]) if called else None
 
 
 def _with_duplicates(ops: pd.DataFrame, leaves: list[_Node], rows: list[int]) -> list[_Node]:
@@ -282,8 +270,9 @@ def _rows(
     moving = np.where(moving > ops.IMPOSSIBLE, np.nan, moving)
     idle = np.array([node.kind == "idle" for node in nodes])
     best = np.minimum(np.fmax(computing, moving), 1.0)
-    runs = [None if node.runs != node.runs else int(node.runs) for node in nodes]
+    runs = pd.array(np.trunc([node.runs for node in nodes]), dtype="Float64")
     framework_op = _of_nodes(nodes, measured_ops["framework_op"])
+    expression, shape, layout = zip(*(node.text for node in nodes), strict=True)
     table = pd.DataFrame(
         {
             "path": [position.path for position in positions],
@@ -291,15 +280,15 @@ def _rows(
             "name": [node.name for node in nodes],
             "category": [node.category for node in nodes],
             "time_us": time / 1e6,
-            "time_fraction": time / time[0] if time[0] else np.zeros(len(time)),
+            "time_fraction": time / (time[0] or np.inf),
             "flops_utilization": computing,
             "bandwidth_utilization": moving,
             "unknown_fraction": np.where(np.isnan(time) | idle, np.nan, share),
             "wasted_us": np.where(idle, np.nan, (1 - best) * busy / 1e6),
-            "occurrences": pd.array(runs, dtype="Int64"),
-            "expression": [node.text[0] for node in nodes],
-            "shape": [node.text[1] for node in nodes],
-            "layout": [node.text[2] for node in nodes],
+            "occurrences": runs.astype("Int64"),
+            "expression": expression,
+            "shape": shape,
+            "layout": layout,
             "kind": [node.kind for node in nodes],
             "flops": flops,
             "bytes": moved,
@@ -341,7 +330,7 @@ def scopes(path: str) -> list[str]:
         elif letter == "/" and depth == 0:
             parts.append(path[begin:index])
             begin = index + 1
-    parts = [part for part in (*parts, path[begin:]) if part]
+    parts = list(filter(None, [*parts, path[begin:]]))
     if len(parts) > MOST_DEEP:
         return [*parts[: MOST_DEEP - 1], "/".join(parts[MOST_DEEP - 1 :])]
     return parts or [NONE]

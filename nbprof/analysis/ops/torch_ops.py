@@ -9,6 +9,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.analysis.figures import ratio
+from nbprof.analysis.table import positions, stacked
 from nbprof.core import nesting
 from nbprof.core.callstacks import Stacks
 from nbprof.core.factorize import unique_rows
@@ -48,9 +50,8 @@ def frame(activity: act.Activity, by: str = "op") -> pd.DataFrame:
     if not len(table):
         # Every profile of another framework: grouping nothing takes a tenth of the time in which a
         # small one opens.
-        return frames.empty("torch_ops.frame").assign(
-            **{key: pd.Series(dtype=object) for key in KEYS[by]}
-        )
+        empty = frames.empty("torch_ops.frame")
+        return empty.assign(**dict.fromkeys(KEYS[by], pd.Series(dtype=object)))
     # Work is counted for the op that launched it: without ops it counts for none.
     on_device = activity.has_device and activity.has_host_ops
     retained, facts = _runs(table, on_device)
@@ -66,7 +67,7 @@ def frame(activity: act.Activity, by: str = "op") -> pd.DataFrame:
     if not on_device:
         for part in ("self_us", "total_us", "avg_us", "self_fraction"):
             sums[f"device_{part}"] = np.nan
-    sums["op"] = activity.ops.values[sums["op"]] if len(sums) else sums["op"].astype(object)
+    sums["op"] = activity.ops.values[sums["op"]]
     sums["kind"] = _KINDS[sums["kind"]]
     sums = _with_texts(activity, sums, by)
     if by == "module":
@@ -95,10 +96,10 @@ def _with_texts(activity: act.Activity, sums: pd.DataFrame, by: str) -> pd.DataF
     """The sums with texts in place of the codes that they were grouped by."""
     texts = np.array([*activity.texts.codes, None], object)
     if by == "shapes":
-        sums["input_shapes"] = texts[sums["shape"]] if len(sums) else None
+        sums["input_shapes"] = texts[sums["shape"]]
     elif by == "source":
         for key in KEYS[by]:
-            sums[key] = texts[sums[key]] if len(sums) else None
+            sums[key] = texts[sums[key]]
     elif by == "stack":
         stacks = activity.torch_stacks
         sums["call_stack"] = [
@@ -118,22 +119,21 @@ def _shares(table: pd.DataFrame) -> pd.DataFrame:
     """The sums with shares and averages."""
     for side in ("host", "device"):
         total = table[f"{side}_self_us"].sum()
-        table[f"{side}_self_fraction"] = table[f"{side}_self_us"] / total if total else np.nan
+        table[f"{side}_self_fraction"] = ratio(table[f"{side}_self_us"], total)
         table[f"{side}_avg_us"] = table[f"{side}_total_us"] / table["calls"]
     return table
 
 
 def _in_order(table: pd.DataFrame, columns: list[str], *, has_device: bool) -> pd.DataFrame:
-    order = ["device_self_us", "host_self_us"] if has_device else ["host_self_us"]
-    return _typed(
-        table.sort_values([*order, "op"], ascending=[False] * len(order) + [True], kind="stable"),
-        columns,
-    )
+    keys, ascending = ["host_self_us", "op"], [False, True]
+    if has_device:
+        keys, ascending = ["device_self_us", *keys], [False, *ascending]
+    return _typed(table.sort_values(keys, ascending=ascending, kind="stable"), columns)
 
 
 def added(tables: list[pd.DataFrame]) -> pd.DataFrame:
     """The ops of several hosts together; of each host the result of `frame`."""
-    rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
+    rows = stacked(tables)
     all_keys = {"kind", "op"}.union(*KEYS.values())
     keys = [column for column in rows.columns if column in all_keys]
     sums = rows.groupby(keys, sort=False, dropna=False)[_SUMS].sum(min_count=1).reset_index()
@@ -145,13 +145,13 @@ def added_modules(tables: list[pd.DataFrame]) -> pd.DataFrame:
     """The modules of several hosts together, as a tree in the order of the first host; of each host
     the result of `modules`.
     """
-    rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
+    rows = stacked(tables)
     if not len(rows):
         return rows
     sums = [column for column in rows.columns if column == "calls" or column.endswith("_us")]
     by_path = rows.groupby("module", sort=False)
     modules = by_path[["name", "depth"]].first().join(by_path[sums].sum(min_count=1))
-    row_of = {path: row for row, path in enumerate(modules.index.tolist())}
+    row_of = positions(modules.index.tolist())
     parent = np.array([row_of.get(path.rpartition("/")[0], -1) for path in row_of], np.int32)
     order = _preorder(parent, np.arange(len(modules)))
     columns = list(tables[0].columns)
@@ -216,7 +216,7 @@ def modules(activity: act.Activity) -> pd.DataFrame:
 def _tree(table: pd.DataFrame, has_device: bool) -> pd.DataFrame:
     """Rows in the order of a tree, times of the modules inside added to those around them."""
     paths = table.index.tolist()
-    row_of = {path: i for i, path in enumerate(paths)}
+    row_of = positions(paths)
     parent = np.array([row_of.get(path.rpartition("/")[0], -1) for path in paths], np.int32)
     device, backward, back_host = (
         table[name].to_numpy(np.float64)
@@ -303,9 +303,8 @@ def _module_paths(activity: act.Activity) -> npt.NDArray[np.object_]:
 
 def _same_path(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     """One row for each op and path: the same module may have been called from several lines."""
-    sums = [
-        c for c in columns if c.endswith(("_self_us", "_total_us", "_fraction")) or c == "calls"
-    ]
+    endings = ("_self_us", "_total_us", "_fraction", "calls")
+    sums = [column for column in columns if column.endswith(endings)]
     table = (
         table.groupby(["kind", "op", "module"], sort=False, dropna=False)[sums]
         .sum(min_count=1)
@@ -322,13 +321,9 @@ def _typed(table: pd.DataFrame, columns: list[str], name: str = "torch_ops.frame
     for column in columns:
         values = table[column]
         if kinds[column] == "object":
-            arrays[column] = pd.Index(
-                [
-                    None if missing else text
-                    for text, missing in zip(values, values.isna(), strict=True)
-                ],
-                dtype=object,
-            )
+            texts = values.to_numpy(object, copy=True)
+            texts[values.isna()] = None
+            arrays[column] = pd.Index(texts, dtype=object)
         else:
             arrays[column] = values.to_numpy(kinds[column])
     return pd.DataFrame(arrays, copy=False)

@@ -11,6 +11,7 @@ import pandas as pd
 from nbprof.activity.activity import Activity
 from nbprof.analysis.steps.inside import begin_in_steps
 from nbprof.analysis.steps.steps import counted
+from nbprof.analysis.table import positions
 from nbprof.core.factorize import unique_rows
 from nbprof.core.intervals import Intervals
 
@@ -87,7 +88,7 @@ def runtime(activity: Activity, steps: pd.DataFrame) -> Runtime:
     used = counted(steps)
     if not len(used):
         return runtime
-    host = {h: i for i, h in enumerate(activity.hosts)}
+    host = positions(activity.hosts)
     count = len(used)
     calls = activity.calls
     # Texts are numbered as tables are made, so they come after the table.
@@ -128,7 +129,7 @@ def _within(activity: Activity, used: pd.DataFrame, rows: pd.DataFrame) -> npt.N
     """Flags of the rows that begin from the first step of their host that averages use to the end
     of the last.
     """
-    number = {name: host for host, name in enumerate(activity.hosts)}
+    number = positions(activity.hosts)
     of_step = np.array([number[name] for name in used["host"].tolist()], np.int64)
     begin = used["start_ms"].to_numpy(np.float64)
     first, last = np.full(len(activity.hosts), np.inf), np.full(len(activity.hosts), -np.inf)

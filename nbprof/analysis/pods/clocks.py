@@ -22,6 +22,7 @@ import pandas as pd
 
 from nbprof.analysis.pods.chance import Floats, of_others
 from nbprof.analysis.pods.collectives import members
+from nbprof.analysis.table import positions
 from nbprof.core.trace import Int64s
 from nbprof.schema import frames
 
@@ -74,7 +75,7 @@ def clocks(
     """
     if len(hosts) < 2:
         return frames.empty("pods.clocks")
-    number = {name: i for i, name in enumerate(hosts)}
+    number = positions(hosts)
     ends = _ends(each, number)
     verified = _verified(ends)
     fit = _fit(ends, len(hosts))

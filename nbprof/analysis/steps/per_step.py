@@ -15,6 +15,7 @@ import pandas as pd
 from nbprof.activity.activity import HOST_COMPILE, TRACED, Activity
 from nbprof.analysis.steps.step_rows import turns
 from nbprof.analysis.steps.steps import counted
+from nbprof.analysis.table import positions
 from nbprof.core.intervals import ends_before
 from nbprof.core.trace import Int64s
 
@@ -69,7 +70,7 @@ def counts(activity: Activity, steps: pd.DataFrame, collectives: pd.DataFrame) -
             ("kernels", "launches", "syncs", "pageable_copies", "collective_bytes"),
             Count(None, _NO_DEVICE),
         )
-    host = {name: i for i, name in enumerate(activity.hosts)}
+    host = positions(activity.hosts)
     pairs = pd.MultiIndex.from_arrays([used["host"].map(host).to_numpy(), used["group"].to_numpy()])
     work = activity.work.frame()[["event", "host", "group"]]
     # Work over the end of a step has a piece in each step; it counts for the first.

@@ -13,7 +13,7 @@ from nbprof.activity.activity import CATEGORIES
 from nbprof.activity.unit import MARKED, Unit
 from nbprof.analysis import notes
 from nbprof.core.receipt import Note
-from nbprof.core.runs import expand
+from nbprof.core.runs import expand, rows_by_code
 from nbprof.core.trace import Int64s
 from nbprof.schema import frames
 
@@ -44,75 +44,91 @@ def frame(
     """
     ahead_ms = ahead_ms or {}
     for_receipt: list[Note] = []
-    # The rows of each host, by place: a frame a host would take seconds for a thousand.
-    places = steps.groupby("host", sort=False).indices if len(steps) else {}
-    by_host: dict[str, Int64s] = {
-        str(host): np.asarray(places[host], np.int64) for host in dict.fromkeys(steps["host"])
-    }
-    is_known = steps["device_compute_ms"].notna().to_numpy(np.bool_)
-    on_device = {host: bool(is_known[rows].any()) for host, rows in by_host.items()}
-    if any(on_device.values()) and not all(on_device.values()):
-        idle = [host for host, has_device in on_device.items() if not has_device]
-        by_host = {host: rows for host, rows in by_host.items() if on_device[host]}
+    rows_by_host = _rows_by_host(steps)
+    working = _with_device(steps, rows_by_host)
+    if working and len(working) < len(rows_by_host):
+        idle = [host for host in rows_by_host if host not in working]
         for_receipt.append(notes.hosts_without_device(idle))
-    if not by_host:
+        rows_by_host = working
+    if not rows_by_host:
         return pd.DataFrame(columns=COLUMNS), for_receipt
-    begin, length = (steps[name].to_numpy(np.float64) for name in ("start_ms", "step_time_ms"))
-    end, number = begin + length, steps["step"].to_numpy(np.int64)
-    ahead = {host: ahead_ms.get(host, 0.0) for host in by_host}
-    laid = [
-        HostSteps(host, begin[rows] - ahead[host], end[rows] - ahead[host], number[rows])
-        for host, rows in by_host.items()
-    ]
-    aligned = align(laid, has_offsets=bool(ahead_ms))
+    hosts = _host_steps(steps, rows_by_host, ahead_ms)
+    aligned = align(hosts, has_offsets=bool(ahead_ms))
     # There is one recording of each: nothing to match, nor to be wrong about.
     if not unit.is_recording:
         for_receipt += aligned.notes
-    # The chief's numbers, where they tell the steps apart; programs that train and test in turn
-    # count each from 0.
-    step_number, first = number[list(by_host.values())[aligned.chief]], aligned.first[aligned.chief]
-    numbers = (
-        step_number[first : first + aligned.steps]
-        if first is not None and len(set(step_number)) == len(step_number)
-        else np.arange(aligned.steps)
-    )
-    compared = [
-        (host, rows[offset : offset + aligned.steps])
-        for (host, rows), offset in zip(by_host.items(), aligned.first, strict=True)
-        if offset is not None
-    ]
+    compared: list[Int64s] = []
+    for rows, offset in zip(rows_by_host.values(), aligned.first, strict=True):
+        if offset is not None:
+            compared.append(rows[offset : offset + aligned.steps])
     if not compared:
         return pd.DataFrame(columns=COLUMNS), for_receipt
-    position = np.repeat(np.arange(len(compared)), aligned.steps)
-    table = steps.iloc[np.concatenate([rows for _, rows in compared])]
+    table = steps.iloc[np.concatenate(compared)]
     table = table.assign(
-        place=position,
+        place=np.repeat(np.arange(len(compared)), aligned.steps),
         position=np.tile(np.arange(aligned.steps), len(compared)),
         worker=table["host"],
     )
     if len(cores):
-        each = cores.merge(
-            table[["host", "group", "place", "position", "name"]],
-            on=["host", "group"],
-            suffixes=("_", ""),
-        )
-        each["worker"] = [
-            f"{host}:{device}" for host, device in zip(each["host"], each["device"], strict=True)
-        ]
-        rest = table[~table["host"].isin(cores["host"])]
-        table = pd.concat([rest, each], ignore_index=True) if len(rest) else each
+        table = _per_core(table, cores)
+    numbers = _common_numbers(hosts[aligned.chief].number, aligned)
     table = table.sort_values(["position", "place"], kind="stable", ignore_index=True)
     table["step"] = numbers[table["position"].to_numpy(np.int64)]
     table["bottleneck"] = bottleneck(table)
     return table[COLUMNS], for_receipt
 
 
+def _rows_by_host(steps: pd.DataFrame) -> dict[str, Int64s]:
+    """The rows of each host: a frame a host would take seconds for a thousand."""
+    code, names = pd.factorize(steps["host"].to_numpy(object))
+    return dict(zip(map(str, names.tolist()), rows_by_code(code), strict=True))
+
+
+def _with_device(steps: pd.DataFrame, rows_by_host: Mapping[str, Int64s]) -> dict[str, Int64s]:
+    """The hosts with device activity."""
+    is_known = steps["device_compute_ms"].notna().to_numpy(np.bool_)
+    return {host: rows for host, rows in rows_by_host.items() if is_known[rows].any()}
+
+
+def _host_steps(
+    steps: pd.DataFrame, rows_by_host: Mapping[str, Int64s], ahead_ms: Mapping[str, float]
+) -> list[HostSteps]:
+    """The steps of each host on the clock of the first."""
+    begin, length = (steps[name].to_numpy(np.float64) for name in ("start_ms", "step_time_ms"))
+    end, number = begin + length, steps["step"].to_numpy(np.int64)
+    hosts = []
+    for host, rows in rows_by_host.items():
+        ahead = ahead_ms.get(host, 0.0)
+        hosts.append(HostSteps(host, begin[rows] - ahead, end[rows] - ahead, number[rows]))
+    return hosts
+
+
+def _common_numbers(numbers: Int64s, aligned: Aligned) -> Int64s:
+    """The numbers of the common steps: those of the chief, where they distinguish its steps;
+    programs that train and test in turn count each from 0.
+    """
+    first = aligned.first[aligned.chief]
+    if first is None or len(set(numbers.tolist())) < len(numbers):
+        return np.arange(aligned.steps)
+    return numbers[first : first + aligned.steps]
+
+
+def _per_core(table: pd.DataFrame, cores: pd.DataFrame) -> pd.DataFrame:
+    """The steps with those of each device in place of those of its host."""
+    columns = ["host", "group", "place", "position", "name"]
+    of_cores = cores.merge(table[columns], on=["host", "group"], suffixes=("_", ""))
+    of_cores["worker"] = of_cores["host"].astype(str) + ":" + of_cores["device"].astype(str)
+    rest = table[~table["host"].isin(cores["host"])]
+    return pd.concat([rest, of_cores], ignore_index=True) if len(rest) else of_cores
+
+
 def bottleneck(rows: pd.DataFrame) -> list[str]:
     """The category with the most time in each row, the first of equal ones; categories that were
     not measured do not count.
     """
-    times = rows[[f"{c}_ms" for c in CATEGORIES]].to_numpy(np.float64)
-    return [CATEGORIES[i] for i in np.nan_to_num(times, nan=-1.0).argmax(axis=1).tolist()]
+    times = rows[_TIMES[1:]].to_numpy(np.float64)
+    largest = np.nan_to_num(times, nan=-1.0).argmax(axis=1)
+    return [CATEGORIES[index] for index in largest.tolist()]
 
 
 def summary(pods: pd.DataFrame) -> pd.DataFrame:
@@ -254,7 +270,9 @@ def _best(score: npt.NDArray[np.floating] | npt.NDArray[np.integer], count: int)
     preferred = np.concatenate([score[zero:], score[:zero][::-1]])
     best = int(np.argmax(preferred))
     ahead = len(score) - zero
-    return best if best < ahead else ahead - 1 - best
+    if best < ahead:
+        return best
+    return ahead - 1 - best
 
 
 def _renumbered(host: HostSteps, chief: HostSteps, offset: int, has_offsets: bool) -> list[Note]:

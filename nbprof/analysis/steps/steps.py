@@ -34,9 +34,11 @@ from nbprof.activity.activity import (
     Activity,
     text_column,
 )
+from nbprof.analysis.figures import percent
 from nbprof.analysis.steps.step_rows import step_bounds
 from nbprof.analysis.steps.warmup import averaged, crowded, number_between, starting, warming
 from nbprof.analysis.sweep import Classes, flatten
+from nbprof.analysis.table import positions
 from nbprof.core import clip_to_steps
 from nbprof.core.factorize import unique_rows
 from nbprof.core.intervals import end_to_end, ends_before, extents, index_by_group, union_by_group
@@ -102,7 +104,7 @@ def measured(activity: Activity, work: pd.DataFrame | None = None) -> tuple[pd.D
         table = pd.concat(parts, ignore_index=True)
     else:
         table = parts[0].reset_index(drop=True)
-    host = table["host"].map({name: number for number, name in enumerate(activity.hosts)})
+    host = table["host"].map(positions(activity.hosts))
     keys = list(zip(host, table["group"], strict=True))
     for column, steps in (
         ("cut", activity.incomplete),
@@ -734,8 +736,8 @@ def summary(steps: pd.DataFrame) -> pd.DataFrame:
     for category in categories:
         time = used[f"{category}_ms"].to_numpy(np.float64)
         figures.append(_statistics(time[~np.isnan(time)], total))
-    columns = {name: [row[name] for row in figures] for name in _STATISTICS}
-    return pd.DataFrame({"category": categories, **columns})
+    columns = np.array([list(row.values()) for row in figures], np.float64).T
+    return pd.DataFrame({"category": categories, **dict(zip(_STATISTICS, columns, strict=True))})
 
 
 def _statistics(time: npt.NDArray[np.float64], total: float) -> dict[str, float]:
@@ -748,7 +750,7 @@ def _statistics(time: npt.NDArray[np.float64], total: float) -> dict[str, float]
         "p95_ms": float(np.percentile(time, 95, method="inverted_cdf")),
         "min_ms": time.min(),
         "max_ms": time.max(),
-        "percent": 100 * time.sum() / total if total else np.nan,
+        "percent": percent(time.sum(), total),
     }
 
 

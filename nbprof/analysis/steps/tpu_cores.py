@@ -14,6 +14,7 @@ import pandas as pd
 
 from nbprof.activity.activity import CORE_KINDS, Activity, text_column
 from nbprof.analysis.steps import steps
+from nbprof.analysis.table import stacked
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
 from nbprof.schema import frames
@@ -34,11 +35,7 @@ def frame(activity: Activity, counted: pd.DataFrame) -> pd.DataFrame:
         Of `steps.frame`: the steps that are shown, and which averages use.
     """
     times = [_times(activity, host) for host in range(len(activity.hosts))]
-    table = (
-        pd.concat([part for part in times if len(part)], ignore_index=True)
-        if any(map(len, times))
-        else pd.DataFrame()
-    )
+    table = stacked([*times, pd.DataFrame()])
     if not len(table):
         return empty()
     table = _with_sparse(activity, table)
@@ -57,15 +54,13 @@ def frame(activity: Activity, counted: pd.DataFrame) -> pd.DataFrame:
     result = table[["group", "device", "core"]].copy()
     first, step_code = unique_rows(*(table[name].to_numpy(np.int64) for name in _WHO))
     hosts = [activity.hosts[host] for host in table["host"].to_numpy()[first].tolist()]
-    inputs = [
-        f" SparseCore {core}" if core >= 0 else ""
-        for core in table["core"].to_numpy()[first].tolist()
-    ]
-    workers = zip(hosts, table["device"].to_numpy()[first].tolist(), inputs, strict=True)
+    devices, cores = (table[name].to_numpy()[first].tolist() for name in ("device", "core"))
+    workers = []
+    for host, device, core in zip(hosts, devices, cores, strict=True):
+        sparse_core = f" SparseCore {core}" if core >= 0 else ""
+        workers.append(f"{host}:{device}{sparse_core}")
     result["host"] = text_column(np.array(hosts, object), step_code)
-    result["worker"] = text_column(
-        np.array([f"{host}:{device}{core}" for host, device, core in workers], object), step_code
-    )
+    result["worker"] = text_column(np.array(workers, object), step_code)
     chips = activity.devices.set_index(["host", "device"])["chip"]
     result["chip"] = pd.array(
         chips.reindex(pd.MultiIndex.from_frame(result[["host", "device"]])).to_numpy(),
@@ -143,19 +138,19 @@ def shares(cores: pd.DataFrame) -> dict[str, float | None]:
     """`infeed_percent`, `outfeed_percent` and `host_transfer_percent`: of the time of the steps in
     the averages, on Tensor Cores.
     """
-    used = (
-        cores[
-            cores["counted"].astype(bool)
-            & ~cores["worker"].str.contains(" SparseCore ", regex=False)
-        ]
-        if len(cores)
-        else cores
-    )
+    result: dict[str, float | None] = dict.fromkeys(f"{kind}_percent" for kind in _TRANSFERS)
+    if not len(cores):
+        return result
+    is_tensor_core = ~cores["worker"].str.contains(" SparseCore ", regex=False)
+    used = cores[cores["counted"].astype(bool) & is_tensor_core]
     total_ms = float(used["step_time_ms"].sum())
-    return {
-        f"{kind}_percent": 100 * float(used[f"{kind}_ms"].sum()) / total_ms if total_ms else None
-        for kind in ("infeed", "outfeed", "host_transfer")
-    }
+    if total_ms:
+        for kind in _TRANSFERS:
+            result[f"{kind}_percent"] = 100 * float(used[f"{kind}_ms"].sum()) / total_ms
+    return result
+
+
+_TRANSFERS = ("infeed", "outfeed", "host_transfer")
 
 
 def _times(activity: Activity, host: int) -> pd.DataFrame:

@@ -58,12 +58,11 @@ def averaged(time: pd.Series) -> str:
     """
     main_kind = str(time.idxmax())
     training = [str(kind) for kind in time.index if str(kind).startswith(TRAINING)]
-    longest_training = max(training, key=time.__getitem__, default="")
-    return (
-        longest_training
-        if training and TRAINING_FACTOR * time[longest_training] >= time[main_kind]
-        else main_kind
-    )
+    if training:
+        longest_training = max(training, key=time.__getitem__)
+        if TRAINING_FACTOR * time[longest_training] >= time[main_kind]:
+            return longest_training
+    return main_kind
 
 
 _CROWD, _CROWD_FACTOR = 3, 2
@@ -101,9 +100,9 @@ def about_crowded(steps: pd.DataFrame, unit: Unit = MARKED) -> str:
     if not full.any():
         return ""
     numbers = list(dict.fromkeys(steps.loc[full, "step"].tolist()))
-    listed = ", ".join(map(str, numbers[:_MOST_NUMBERS])) + (
-        " …" if len(numbers) > _MOST_NUMBERS else ""
-    )
+    listed = ", ".join(map(str, numbers[:_MOST_NUMBERS]))
+    if len(numbers) > _MOST_NUMBERS:
+        listed += " …"
     low, high = int(steps.loc[full, "batches"].min()), int(steps.loc[full, "batches"].max())
     held = f"{low:,}" if low == high else f"{low:,} to {high:,}"
     noun = unit.noun if len(numbers) == 1 else unit.plural

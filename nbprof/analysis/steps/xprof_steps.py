@@ -14,6 +14,7 @@ import pandas as pd
 from nbprof.activity.activity import CATEGORIES, HOST_COMPUTE, Activity
 from nbprof.analysis.steps import steps
 from nbprof.analysis.sweep import Classes
+from nbprof.analysis.table import stacked
 from nbprof.core.intervals import end_to_end, extents
 from nbprof.core.trace import Int64s
 
@@ -27,8 +28,9 @@ def frame(activity: Activity, *, drop_incomplete: bool = True) -> pd.DataFrame:
     recorded, as in XProf.
     """
     parts = [_of_host(activity, host, drop_incomplete) for host in range(len(activity.hosts))]
-    parts = [part for part in parts if len(part)]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
+    if not any(map(len, parts)):
+        return pd.DataFrame(columns=COLUMNS)
+    return stacked(parts)
 
 
 def _of_host(activity: Activity, host: int, drop_incomplete: bool) -> pd.DataFrame:
@@ -41,9 +43,13 @@ def _of_host(activity: Activity, host: int, drop_incomplete: bool) -> pd.DataFra
         table = table[table.groupby("step")["step"].transform("count") == len(parts)].reset_index(
             drop=True
         )
-        return table.loc[table.groupby("step")["step_time_ms"].idxmax()] if len(table) else table
+        if not len(table):
+            return table
+        return table.loc[table.groupby("step")["step_time_ms"].idxmax()]
     table = _table(activity, host, device=None, on_device=len(devices) > 0)
-    return table.iloc[1:-1] if drop_incomplete and len(table) > FEW else table
+    if drop_incomplete and len(table) > FEW:
+        return table.iloc[1:-1]
+    return table
 
 
 def _table(
@@ -85,9 +91,10 @@ def _table(
     formed = np.zeros(len(group), np.bool_)
     formed[index[np.isin(seen, steps.COMPUTE if on_device else (HOST_COMPUTE,))]] = True
     # Only hosts give steps a name.
-    names = [
-        str(g) if on_device else activity.group_names.get((host, g), str(g)) for g in group.tolist()
-    ]
+    names = list(map(str, group.tolist()))
+    if not on_device:
+        for row, number in enumerate(group.tolist()):
+            names[row] = activity.group_names.get((host, number), names[row])
     table = pd.DataFrame(
         {
             "host": activity.hosts[host],
