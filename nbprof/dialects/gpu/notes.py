@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nbprof.core.files import join_some
 from nbprof.core.receipt import Note, info, warning
+from nbprof.core.units import join_some
 from nbprof.display import wording
 from nbprof.display.wording import plural
 

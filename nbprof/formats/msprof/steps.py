@@ -19,9 +19,10 @@ import numpy as np
 import pandas as pd
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import SourceFile, join_some, printable
+from nbprof.core.files import SourceFile, printable
 from nbprof.core.receipt import Receipt
 from nbprof.core.trace import TEXT, Table, Trace
+from nbprof.core.units import join_some
 from nbprof.formats.msprof import notes
 from nbprof.formats.msprof.tables import device_of, newest
 

@@ -11,9 +11,10 @@ from itertools import chain
 
 import pandas as pd
 
-from nbprof.core.files import SourceFile, join_some, printable
+from nbprof.core.files import SourceFile, printable
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Table
+from nbprof.core.units import join_some
 from nbprof.formats.msprof import csv as msprof_csv
 from nbprof.formats.msprof import notes
 from nbprof.formats.msprof.columns import columns

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nbprof.core.files import join_some
 from nbprof.core.receipt import Note, info, warning
+from nbprof.core.units import join_some
 
 UNPAIRED_SWITCHES = "left out: thread switches whose other end was not recorded."
 

@@ -20,10 +20,11 @@ import pandas as pd
 
 from nbprof.core.errors import ReadError
 from nbprof.core.factorize import unique_rows
-from nbprof.core.files import SourceFile, join_some, printable
+from nbprof.core.files import SourceFile, printable
 from nbprof.core.receipt import Receipt
 from nbprof.core.sqlite import MAGIC
 from nbprof.core.trace import Int64s, Trace
+from nbprof.core.units import join_some
 from nbprof.formats.build import Builder, Coded, Values
 from nbprof.formats.notes import labelled
 from nbprof.formats.rocprof import notes, results_json, rocpd, tables
