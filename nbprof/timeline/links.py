@@ -264,8 +264,8 @@ class Links:
         for key in CORRELATED:
             value = self._number(key, event)
             if value is not None and value > 0:
-                others: list[int] = self._on_host_of(self._having(key, value), event).tolist()
-                return others
+                correlated: list[int] = self._on_host_of(self._having(key, value), event).tolist()
+                return correlated
         return []
 
     def _launched(self, event: int) -> list[Arrow]:
