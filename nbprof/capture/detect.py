@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,14 +74,6 @@ def _led_to(source: str, namespace: Mapping[str, Any]) -> tuple[str, ...]:
     with contextlib.suppress(Exception):
         backends = set(map(backend_of, used.led_to(_code(source), namespace)))
     return _in_order(backends)
-
-
-def either(names: Sequence[str], word: str) -> str:
-    """Join names as in a sentence, such as ``A, B or C``."""
-    *first, last = names
-    if not first:
-        return last
-    return f"{', '.join(first)} {word} {last}"
 
 
 def names_in(source: str) -> tuple[str, ...]:

@@ -6,12 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbprof.capture.detect import either
 from nbprof.core import remedies
 from nbprof.core.receipt import Note, info, warning
 from nbprof.core.sidecar import BATCHES_OF_KERAS, KERAS_STEPS
 from nbprof.core.units import duration_text
-from nbprof.frameworks.register import named
 
 if TYPE_CHECKING:
     from nbprof.capture.torch_passes import Pass
@@ -28,6 +26,14 @@ def plural(count: int, singular: str, many: str = "") -> str:
     if count == 1:
         return f"1 {singular}"
     return f"{count:,} {many or singular + 's'}"
+
+
+def listed(words: Sequence[str], last: str) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    *first, final = words
+    if not first:
+        return final
+    return f"{', '.join(first)} {last} {final}"
 
 
 def cause(error: BaseException) -> str:
@@ -155,25 +161,24 @@ def nothing_ran(title: str) -> Note:
     )
 
 
-def other_framework_used(name: str) -> Note:
+def other_framework_used(title: str, name: str) -> Note:
     """A framework that the cell used beside the recorded one."""
     return info(
         "other_framework_used",
-        f"the cell also uses {named(name).title}, which was not recorded; to record it instead:"
-        f" --backend {name}",
+        f"the cell also uses {title}, which was not recorded; to record it instead: --backend {name}",
     )
 
 
-def other_frameworks_imported(title: str, possible: Sequence[str]) -> Note:
-    """Imported frameworks that the cell may have used, while that of `title` was recorded."""
-    titles = either([named(name).title for name in possible], "and")
-    options = either([f"--backend {name}" for name in possible], "or")
+def other_frameworks_imported(recorded: str, others: Mapping[str, str]) -> Note:
+    """Imported frameworks (titles by name) that the cell may have used beside the recorded one."""
+    titles = listed(list(others.values()), "and")
+    options = listed([f"--backend {name}" for name in others], "or")
     them, one_of_them, are = "them", "one of them", "are"
-    if len(possible) == 1:
+    if len(others) == 1:
         them, one_of_them, are = "it", "it", "is"
     return info(
         "other_frameworks_imported",
-        f"the cell names no framework, so {title} was recorded; {titles} {are} imported too, and"
+        f"the cell names no framework, so {recorded} was recorded; {titles} {are} imported too, and"
         f" anything that the cell did with {them} was not recorded; to record {one_of_them}"
         f" instead: {options}",
     )

@@ -18,7 +18,7 @@ from typing import Any
 from nbprof.capture import describe, keras, notes, torch_threads
 from nbprof.capture.auto import AutoBackend, one_at_a_time, used_before
 from nbprof.capture.clock import StepClock, set_current
-from nbprof.capture.detect import choose, either
+from nbprof.capture.detect import choose
 from nbprof.capture.imports import ImportWatch
 from nbprof.capture.loaders import PY_DATASETS
 from nbprof.capture.options import BACKENDS, PYTHON, Options
@@ -434,7 +434,7 @@ class Session:
         about_others = []
         for name in imported:
             if name in used - recorded:
-                about_others.append(notes.other_framework_used(name))
+                about_others.append(notes.other_framework_used(named(name).title, name))
         if self.clock.seen:
             # Those steps are of the recorded framework.
             return about_others
@@ -443,7 +443,8 @@ class Session:
             title = self.backend.title
             if self._auto is not None and self._auto.name == PYTHON and self._auto.frameworks:
                 title = f"{self._auto.frameworks[0].title}, of which nothing ran,"
-            about_others.append(notes.other_frameworks_imported(title, possible))
+            titles = {name: named(name).title for name in possible}
+            about_others.append(notes.other_frameworks_imported(title, titles))
         return about_others
 
     def _unnamed(self) -> list[str]:
@@ -467,15 +468,13 @@ class Session:
         window = self.options.steps
         if self.backend is not None and window:
             return self._why_no_window(self.backend, window)
-        text = (
-            f"nothing to record: {either(self.awaited, 'and')} {_be(self.awaited)} imported neither"
-            " by this cell nor before it"
-        )
+        awaited = f"{notes.listed(self.awaited, 'and')} {_be(self.awaited)}"
+        text = f"nothing to record: {awaited} imported neither by this cell nor before it"
         # If one was requested, or named by the cell, another may be imported.
         imported = list(filter(is_imported, BACKENDS))
         if imported:
-            titles = either([named(name).title for name in imported], "and")
-            options = either([f"--backend {name}" for name in imported], "or")
+            titles = notes.listed([named(name).title for name in imported], "and")
+            options = notes.listed([f"--backend {name}" for name in imported], "or")
             text += f"; {titles} {_be(imported)}, which {options} records"
         return text
 
