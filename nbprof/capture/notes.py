@@ -165,7 +165,8 @@ def other_framework_used(title: str, name: str) -> Note:
     """A framework that the cell used beside the recorded one."""
     return info(
         "other_framework_used",
-        f"the cell also uses {title}, which was not recorded; to record it instead: --backend {name}",
+        f"the cell also uses {title}, which was not recorded; to record it instead: --backend"
+        f" {name}",
     )
 
 
