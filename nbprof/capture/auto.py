@@ -134,9 +134,8 @@ class AutoBackend:
     @property
     def ends_anywhere(self) -> bool:
         """True if any thread may end the recording."""
-        return all(
-            getattr(part.backend, "ends_anywhere", True) for part in self._parts if part.running
-        )
+        running = [part.backend for part in self._parts if part.running]
+        return all(getattr(backend, "ends_anywhere", True) for backend in running)
 
     @property
     def bytes_per_call(self) -> int:
@@ -271,12 +270,12 @@ class AutoBackend:
                 # The disk is full: a smaller recording that fits on it would hide that.
                 raise part.error
         ran = [part for part in self._parts if not part.failure and _ran(part, self._home(part))]
-        primary = ran[0] if ran else self._python
+        primary, *companions = ran or [self._python]
         self.primary, self._ended = primary.backend, True
         if primary.error is not None:
             raise failed[0] if failed else primary.error
         try:
-            self._move_runs(primary, ran[1:])
+            self._move_runs(primary, companions)
         except OSError as error:
             raise CaptureError(
                 f"the recording could not be kept in {self._folder}: {error.strerror or error}"

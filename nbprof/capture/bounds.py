@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -113,13 +114,15 @@ class Bounds:
 
     def _watch(self) -> None:
         process = psutil.Process()
-        end = None if self._seconds is None else time.monotonic() + self._seconds
+        end = math.inf
+        if self._seconds is not None:
+            end = time.monotonic() + self._seconds
         base, counted_from_step = _resident(process), False
         while True:
-            left = PERIOD_S if end is None else min(PERIOD_S, end - time.monotonic())
+            left = min(PERIOD_S, end - time.monotonic())
             if left > 0 and self._done.wait(left):
                 return
-            if end is not None and time.monotonic() >= end:
+            if time.monotonic() >= end:
                 self._reached(f"{self._seconds:g} s passed since the recording began (--seconds)")
                 return
             now = _resident(process)
@@ -127,13 +130,14 @@ class Bounds:
                 base, counted_from_step = now, True
             self.grown = now - base
             counts = counted_from_step or self._asked_gb is not None
-            if self.grown > self.limit and (
-                counts or psutil.virtual_memory().available < self.limit
-            ):
-                since = "since the recording began"
+            if self.grown <= self.limit:
+                continue
+            if counts or psutil.virtual_memory().available < self.limit:
+                since, option = "since the recording began", "--limit"
                 if counted_from_step:
                     since = "since its first recorded step"
-                option = "--limit" if self._asked_gb is None else f"--limit {self._asked_gb:g}"
+                if self._asked_gb is not None:
+                    option = f"--limit {self._asked_gb:g}"
                 self._reached(
                     f"the process grew by {size_text(self.grown)} {since}, over"
                     f" {size_text(self.limit)} ({option})"

@@ -166,8 +166,11 @@ class StepClock:
     @property
     def current_step(self) -> int | None:
         """The number of the step that runs, or that an exception has ended; else None."""
+        following = self.seen + 1
         open_now = bool(self._roots) or (self._open and self._entered)
-        return self.seen + 1 if open_now or self.failed_at == self.seen + 1 else None
+        if open_now or self.failed_at == following:
+            return following
+        return None
 
     @property
     def in_step(self) -> bool:
@@ -303,7 +306,8 @@ class StepClock:
         with self._lock:
             thread = thread or threading.get_ident()
             # Another thread may close it than the one that opened it.
-            thread = thread if thread in self._roots else next(iter(self._roots), 0)
+            if thread not in self._roots:
+                thread = next(iter(self._roots), 0)
             root = self._roots.get(thread)
             if root is None:
                 return
@@ -339,7 +343,9 @@ class StepClock:
     @property
     def open_loop(self) -> str:
         """The kind of step that is open; empty if none is."""
-        return self.kind if self._open else ""
+        if not self._open:
+            return ""
+        return self.kind
 
     @property
     def in_marker(self) -> bool:
@@ -365,14 +371,18 @@ class StepClock:
     @property
     def counted(self) -> int:
         """The count of the window: steps, or batches of one kind."""
-        return self._batches_seen if self.batches_of else self.seen
+        if self.batches_of:
+            return self._batches_seen
+        return self.seen
 
     def _arm(self) -> None:
         if not self.window or self._in_window:
             return
         # Batches come several at a time with steps_per_execution: the call that contains the first
         # one is the first to record.
-        ahead = self.batches if self.batches_of else 1
+        ahead = 1
+        if self.batches_of:
+            ahead = self.batches
         if self.counted < self.first <= self.counted + ahead:
             self._in_window = True
             self._begin_window()

@@ -40,22 +40,26 @@ def failure(error: BaseException, step: int | None, seen: int) -> str:
     # If none was seen nothing is known of steps: those of JAX are found in the recording.
     progress = []
     if step is not None:
-        progress.append(f"in step {step:,}")
+        progress.append(f" in step {step:,}")
     if seen:
-        progress.append(f"after {seen:,} complete step{'s' if seen > 1 else ''}")
-    when = f" {', '.join(progress)}" if progress else ""
+        progress.append(f" after {notes.plural(seen, 'complete step')}")
+    when = ",".join(progress)
     if isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
         return f"cell was interrupted{when}"
     if isinstance(error, LeftEarlyError):
         return f"{error} was ended by an exception{when}"
     sentence = f"cell failed{when}: {_shortened(type(error).__name__)}"
     text = message(error).strip().partition("\n")[0].rstrip()
-    return f"{sentence}: {_shortened(text)}" if text else sentence
+    if not text:
+        return sentence
+    return f"{sentence}: {_shortened(text)}"
 
 
 def _shortened(text: str) -> str:
     """A text that fits into a sentence: an exception may hold megabytes."""
-    return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}…"
+    if len(text) > _MAX_CHARACTERS:
+        return f"{text[:_MAX_CHARACTERS]}…"
+    return text
 
 
 def message(error: BaseException) -> str:
@@ -96,7 +100,10 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         yield error
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        cause = error.__cause__
+        if cause is None and not error.__suppress_context__:
+            cause = error.__context__
+        error = cause
 
 
 def how_steps_were_found(clock: StepClock) -> list[Note]:
@@ -107,9 +114,10 @@ def how_steps_were_found(clock: StepClock) -> list[Note]:
 def cells() -> dict[str, int]:
     """Execution counts of the last 500 cells of this kernel, by the stems of their file names."""
     interactive = sys.modules.get("IPython")
-    shell = interactive.get_ipython() if interactive is not None else None
+    if interactive is None:
+        return {}
     # IPython's own map, which it uses for tracebacks.
-    files = getattr(getattr(shell, "compile", None), "_filename_map", None)
+    files = getattr(getattr(interactive.get_ipython(), "compile", None), "_filename_map", None)
     if not isinstance(files, dict):
         return {}
     counts = {}
@@ -123,13 +131,17 @@ def cells() -> dict[str, int]:
 def keras_version() -> str:
     """`, Keras 3.9.0` for a list of versions; "" if Keras is not imported."""
     version = getattr(sys.modules.get("keras"), "__version__", None)
-    return "" if version is None else f", Keras {version}"
+    if version is None:
+        return ""
+    return f", Keras {version}"
 
 
 def precision() -> str:
     """The dtype policy of Keras, if Keras is imported."""
     policies = sys.modules.get("keras.src.dtype_policies.dtype_policy")
+    if policies is None:
+        return ""
     try:
-        return str(policies.dtype_policy().name) if policies is not None else ""
+        return str(policies.dtype_policy().name)
     except Exception:
         return ""

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +62,7 @@ def choose(backend: str, source: str, namespace: Mapping[str, Any] | None = None
     if expected:
         first, *less_preferred = expected
         return Choice((first,), tuple(less_preferred), expected=tuple(expected))
-    imported = tuple(name for name in BACKENDS if is_imported(name))
+    imported = tuple(filter(is_imported, BACKENDS))
     if imported:
         return Choice(imported[:1], unnamed=imported[1:])
     return Choice(BACKENDS)
@@ -73,29 +73,30 @@ def _led_to(source: str, namespace: Mapping[str, Any]) -> tuple[str, ...]:
     # A variable may be of any kind, and the cell must run in any case.
     with contextlib.suppress(Exception):
         backends = set(map(backend_of, used.led_to(_code(source), namespace)))
-    return tuple(name for name in BACKENDS if name in backends)
-
-
-def either(names: Sequence[str], word: str) -> str:
-    """Join names as in a sentence, such as ``A, B or C``."""
-    *first, last = names
-    return f"{', '.join(first)} {word} {last}" if first else last
+    return _in_order(backends)
 
 
 def names_in(source: str) -> tuple[str, ...]:
     """Return the frameworks that a cell's text names, in the order of preference."""
     code = _code(source)
-    named = {
-        name for name, framework in RECORDED.items() if re.search(framework.recorder.code, code)
-    }
+    named = set()
+    for name, framework in RECORDED.items():
+        if re.search(framework.recorder.code, code):
+            named.add(name)
     if re.search(r"\bkeras\b", code) and not re.search(r"\b(?:tf|tensorflow)\.keras\b", code):
         named.add(_keras_backend())
-    return tuple(name for name in BACKENDS if name in named)
+    return _in_order(named)
+
+
+def _in_order(names: set[str]) -> tuple[str, ...]:
+    return tuple(filter(names.__contains__, BACKENDS))
 
 
 def backend_of(framework: str) -> str:
     """The backend that records a framework of `nbprof.capture.used`; of Keras, its own backend."""
-    return _keras_backend() if framework == "keras" else framework
+    if framework == "keras":
+        return _keras_backend()
+    return framework
 
 
 def _code(source: str) -> str:

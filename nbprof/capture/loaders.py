@@ -143,10 +143,10 @@ class Loaders:
                 sums.wait_s += ended.wall - began.wall
                 # Threads of ops that have ended spin for a while: they make no part of a batch that
                 # this thread makes.
-                in_process = iteration.loader.kind == DATA_LOADER and iteration.loader.workers == 0
-                sums.wait_cpu_s += (
-                    ended.thread - began.thread if in_process else ended.process - began.process
-                )
+                if iteration.loader.kind == DATA_LOADER and iteration.loader.workers == 0:
+                    sums.wait_cpu_s += ended.thread - began.thread
+                else:
+                    sums.wait_cpu_s += ended.process - began.process
                 sums.rest_s += began.wall - iteration.last.wall
                 sums.rest_cpu_s += began.process - iteration.last.process
             iteration.last = ended
@@ -158,13 +158,15 @@ class Loaders:
 def _of_data_loader(loader: Any) -> LoaderUse:
     """The arguments of a DataLoader, as it stored them: a property of a subclass is not asked."""
     stored = _stored(loader)
-    workers = _count(stored.get("num_workers"))
+    workers, prefetched = _count(stored.get("num_workers")), None
+    if workers:
+        prefetched = _count(stored.get("prefetch_factor"))
     sampler = type(stored.get("sampler")).__name__
     return LoaderUse(
         DATA_LOADER,
         short(type(stored.get("dataset")).__name__),
         workers,
-        _count(stored.get("prefetch_factor")) if workers else None,
+        prefetched,
         _flag(stored.get("pin_memory")),
         _flag(stored.get("persistent_workers")),
         batch_size=_count(stored.get("batch_size")),
@@ -177,12 +179,14 @@ def _of_iterator(iterator: Any) -> LoaderUse:
     if type(iterator).__module__ != _MODULE:
         return LoaderUse(TF_DATA)
     stored = _stored(iterator)
-    workers = _count(stored.get("_num_workers"))
+    workers, prefetched = _count(stored.get("_num_workers")), None
+    if workers:
+        prefetched = _count(stored.get("_prefetch_factor"))
     return LoaderUse(
         DATA_LOADER,
         short(type(stored.get("_dataset")).__name__),
         workers,
-        _count(stored.get("_prefetch_factor")) if workers else None,
+        prefetched,
         persistent_workers=_flag(stored.get("_persistent_workers")),
     )
 
@@ -206,7 +210,9 @@ def _stored(thing: Any) -> dict[str, Any]:
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    return None
 
 
 def _flag(value: object) -> bool | None:

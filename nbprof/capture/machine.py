@@ -18,8 +18,9 @@ def machine() -> dict[str, str]:
         `cpu` (the model), `cores` (that this process may run on), `bf16` (instructions with which
         the CPU multiplies matrices of bfloat16), `python`, and `driver` of NVIDIA's GPUs.
     """
-    affinity = getattr(os, "sched_getaffinity", None)
-    cores = len(affinity(0)) if affinity is not None else os.cpu_count()
+    cores = os.cpu_count()
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
     cpu = _first(Path("/proc/cpuinfo"), r"^model name\s*:\s*(.+)$")
     driver = Path("/proc/driver/nvidia/version")
     facts = {
@@ -41,5 +42,6 @@ def _bf16() -> list[str]:
 def _first(path: Path, pattern: str) -> str:
     with contextlib.suppress(OSError):
         match = re.search(pattern, path.read_text(errors="replace"), re.MULTILINE)
-        return match[1].strip() if match else ""
+        if match:
+            return match[1].strip()
     return ""

@@ -143,8 +143,9 @@ class Gpus:
                 busy.append(float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu) / 100)
         if not self._handles:
             return None
-        count = len(self._handles)
-        mean_busy = sum(busy) / count if len(busy) == count else None
+        count, mean_busy = len(self._handles), None
+        if len(busy) == count:
+            mean_busy = sum(busy) / count
         return Gpu(count, mean_busy, used, total)
 
     def _visible(self) -> list[Any]:
@@ -154,13 +155,15 @@ class Gpus:
         chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
         if chosen is None:
             return every
-        words = [word.strip() for word in chosen.split(",")]
+        words = list(map(str.strip, chosen.split(",")))
         by_number = all(word.lstrip("-").isdigit() for word in words if word)
         # By default, CUDA numbers the fastest first: with GPUs of several kinds its numbers differ
         # from those of NVML.
         kinds = {str(nvml.nvmlDeviceGetName(handle)) for handle in every}
         if by_number and len(kinds) > 1 and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
-            return every if any(word.isdigit() for word in words) else []
+            if not any(map(str.isdigit, words)):
+                return []
+            return every
         visible = []
         for word in words:
             handle = self._find(word, every)
@@ -172,7 +175,7 @@ class Gpus:
 
     def _find(self, word: str, every: list[Any]) -> Any:
         if word.isdigit():
-            return every[int(word)] if int(word) < len(every) else None
+            return dict(enumerate(every)).get(int(word))
         if word.startswith("MIG-"):
             with contextlib.suppress(Exception):
                 return self._nvml.nvmlDeviceGetHandleByUUID(word)

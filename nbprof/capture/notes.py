@@ -6,12 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbprof.capture.detect import either
 from nbprof.core import remedies
 from nbprof.core.receipt import Note, info, warning
 from nbprof.core.sidecar import BATCHES_OF_KERAS, KERAS_STEPS
 from nbprof.core.units import duration_text
-from nbprof.frameworks.register import named
 
 if TYPE_CHECKING:
     from nbprof.capture.torch_passes import Pass
@@ -23,8 +21,19 @@ NPU_NOT_RECORDED = "npu_not_recorded"
 STEPS_NOT_ADDED = "steps_not_added"
 
 
-def _plural(count: int, singular: str, plural: str = "") -> str:
-    return f"1 {singular}" if count == 1 else f"{count:,} {plural or singular + 's'}"
+def plural(count: int, singular: str, many: str = "") -> str:
+    """`1 step`, `32 steps`; `nbprof.display.wording` has it too, but imports pandas."""
+    if count == 1:
+        return f"1 {singular}"
+    return f"{count:,} {many or singular + 's'}"
+
+
+def listed(words: Sequence[str], last: str) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    *first, final = words
+    if not first:
+        return final
+    return f"{', '.join(first)} {last} {final}"
 
 
 def cause(error: BaseException) -> str:
@@ -56,12 +65,14 @@ def gpu_not_recorded(lines: list[str]) -> list[Note]:
 
 
 def step_origins(origins: Mapping[str, int]) -> Note:
-    """How the steps were found, by origin and in the order of their first step."""
+    """Number of steps by origin, in the order of their first one."""
     listed = ", ".join(f"{count:,} {origin}" for origin, count in origins.items())
-    last = list(origins)[-1]
+    *_, last = origins
     if len(origins) == 1:
         listed = last
-    key = KERAS_STEPS if last == BATCHES_OF_KERAS else "step_origins"
+    key = "step_origins"
+    if last == BATCHES_OF_KERAS:
+        key = KERAS_STEPS
     return info(key, f"steps: {listed}")
 
 
@@ -92,15 +103,15 @@ def steps_without_update(count: int) -> Note:
     """Steps that a GradScaler skipped."""
     return info(
         "steps_without_update",
-        f"{_plural(count, 'step')} without an update: GradScaler found gradients that were not"
+        f"{plural(count, 'step')} without an update: GradScaler found gradients that were not"
         " finite",
     )
 
 
 def evaluation_passes(evaluations: Sequence[Pass]) -> Note:
     """Evaluations over a loader, between steps."""
-    passes = _plural(len(evaluations), "pass", "passes")
-    batches = _plural(sum(source.batches for source in evaluations), "batch", "batches")
+    passes = plural(len(evaluations), "pass", "passes")
+    batches = plural(sum(source.batches for source in evaluations), "batch", "batches")
     seconds = sum(source.over - source.began for source in evaluations) / 1e9
     return info(
         "evaluation_passes",
@@ -150,25 +161,25 @@ def nothing_ran(title: str) -> Note:
     )
 
 
-def other_framework_used(name: str) -> Note:
+def other_framework_used(title: str, name: str) -> Note:
     """A framework that the cell used beside the recorded one."""
     return info(
         "other_framework_used",
-        f"the cell also uses {named(name).title}, which was not recorded; to record it instead:"
-        f" --backend {name}",
+        f"the cell also uses {title}, which was not recorded; to record it instead: --backend"
+        f" {name}",
     )
 
 
-def other_frameworks_imported(title: str, possible: Sequence[str]) -> Note:
-    """Imported frameworks that the cell may have used, while that of `title` was recorded."""
-    titles = either([named(name).title for name in possible], "and")
-    options = either([f"--backend {name}" for name in possible], "or")
+def other_frameworks_imported(recorded: str, others: Mapping[str, str]) -> Note:
+    """Imported frameworks (titles by name) that the cell may have used beside the recorded one."""
+    titles = listed(list(others.values()), "and")
+    options = listed([f"--backend {name}" for name in others], "or")
     them, one_of_them, are = "them", "one of them", "are"
-    if len(possible) == 1:
+    if len(others) == 1:
         them, one_of_them, are = "it", "it", "is"
     return info(
         "other_frameworks_imported",
-        f"the cell names no framework, so {title} was recorded; {titles} {are} imported too, and"
+        f"the cell names no framework, so {recorded} was recorded; {titles} {are} imported too, and"
         f" anything that the cell did with {them} was not recorded; to record {one_of_them}"
         f" instead: {options}",
     )
@@ -342,7 +353,7 @@ def stacks_sampled_in_part(error: Exception) -> Note:
 
 def library_calls_not_recorded(counts: Mapping[str, int], seconds: float) -> Note:
     """Python calls inside compilations and imports, by the number of each."""
-    parts = " and ".join(_plural(count, kind) for kind, count in counts.items())
+    parts = " and ".join(plural(count, kind) for kind, count in counts.items())
     return info(
         "library_calls_not_recorded",
         f"Python calls inside {parts} of libraries ({duration_text(seconds)}) are not recorded",
@@ -353,7 +364,7 @@ def library_calls_not_recorded(counts: Mapping[str, int], seconds: float) -> Not
 
 
 def allocator_history(file: str) -> Note:
-    """Where the allocator's history is."""
+    """The allocator's history is a file."""
     return info(
         "allocator_history",
         f"{file} next to the trace has the CUDA allocator's own history: see p.allocator and the"
@@ -361,9 +372,9 @@ def allocator_history(file: str) -> Note:
     )
 
 
-def allocator_history_failed(what: str, error: Exception) -> Note:
+def allocator_history_failed(failure: str, error: Exception) -> Note:
     """The allocator's history is not available, or goes on."""
-    return info("allocator_history_failed", f"{what}: {cause(error)}")
+    return info("allocator_history_failed", f"{failure}: {cause(error)}")
 
 
 # NPUs
@@ -387,12 +398,12 @@ def own_npu_profiler(options: str, left: str) -> Note:
 
 
 def npu_recorded_separately(text: str, output: Path) -> Note:
-    """Where the data of the NPU will be."""
+    """The data of the NPU are in another folder."""
     return info("npu_recorded_separately", text.format(output=output))
 
 
 def torch_npu_messages(lines: Iterable[str]) -> list[Note]:
-    """What torch_npu printed about its recording."""
+    """Messages that torch_npu printed."""
     return infos("torch_npu_message", map(remedies.OF_TORCH_NPU.format, lines))
 
 
@@ -410,7 +421,7 @@ def repeated_address(address: object) -> Note:
 
 
 def workers_sampled(workers: str, seconds: float) -> Note:
-    """How many workers were recorded, for how long."""
+    """Number of workers, and the duration."""
     return info("workers_sampled", f"sampled over gRPC: {workers}, {seconds:g} s")
 
 

@@ -101,21 +101,25 @@ class Declared:
     @property
     def negation(self) -> str:
         """The flag that turns it off; empty where there is none."""
-        return f"--no-{self.flag[2:]}" if self.option.negative else ""
+        if not self.option.negative:
+            return ""
+        return f"--no-{self.flag[2:]}"
 
     @property
     def default(self) -> str:
         """The default in words; empty where it goes without saying."""
         if self.option.default or self.is_flag or self.value in (None, ""):
             return self.option.default
-        return f"{self.value:,}" if isinstance(self.value, int) else str(self.value)
+        if isinstance(self.value, int):
+            return f"{self.value:,}"
+        return str(self.value)
 
     @property
     def help(self) -> str:
         """The help with the default, and how to select it."""
-        if self.is_flag:
-            return f"{self.option.help} (default)" if self.value else self.option.help
-        if not self.default:
+        if self.is_flag and self.value:
+            return f"{self.option.help} (default)"
+        if self.is_flag or not self.default:
             return self.option.help
         if self.option.undo in ("", self.default):
             return f"{self.option.help}; {self.default} by default"
@@ -142,7 +146,7 @@ def add_arguments(
 
 
 def _add(parser: argparse.ArgumentParser, each: Declared) -> None:
-    names = [name for name in (each.option.short, each.flag) if name]
+    names = list(filter(None, (each.option.short, each.flag)))
     if not each.is_flag:
         choices = each.option.choices or None
         read = _reader(each)
@@ -160,7 +164,9 @@ def _add(parser: argparse.ArgumentParser, each: Declared) -> None:
         *names, dest=each.name, action="store_true", default=each.value, help=each.help
     )
     if each.negation:
-        text = each.option.negative if each.value else f"{each.option.negative} (default)"
+        text = each.option.negative
+        if not each.value:
+            text += " (default)"
         parser.add_argument(each.negation, dest=each.name, action="store_false", help=text)
 
 
@@ -168,7 +174,9 @@ def _reader(each: Declared) -> Callable[[str], Any]:
     kind, undo = each.option.type, each.option.undo
 
     def read(text: str) -> Any:
-        return each.value if undo and text == undo else kind(text)
+        if undo and text == undo:
+            return each.value
+        return kind(text)
 
     # For the message about a value of another type.
     read.__name__ = kind.__name__
@@ -186,14 +194,16 @@ def documented(cls: type[T]) -> type[T]:
     if cls.__doc__:
         head, _, rest = inspect.cleandoc(cls.__doc__).partition("\n\n")
         section = "\n".join(["Parameters", "----------", *_parameters(cls)])
-        cls.__doc__ = "\n\n".join(part for part in (head, section, rest) if part)
+        cls.__doc__ = "\n\n".join(filter(None, (head, section, rest)))
     return cls
 
 
 def _parameters(cls: type[Any]) -> Iterator[str]:
     for each in declared(cls):
-        annotation, optional, _ = each.annotation.rpartition(" | None")
-        yield f"{each.name} : {f'{annotation}, optional' if optional else each.annotation}"
+        annotation = each.annotation
+        if annotation.endswith(" | None"):
+            annotation = f"{annotation.removesuffix(' | None')}, optional"
+        yield f"{each.name} : {annotation}"
         yield f"    {sentence(each.option.help)}"
         if each.option.more:
             more = _LINK.sub(r"\1", each.option.more)

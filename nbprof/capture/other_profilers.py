@@ -39,14 +39,17 @@ class OtherProfilers:
 
     def __init__(self, *, displaced: bool) -> None:
         self._thread = threading.get_ident()
-        self._profile: Any = sys.getprofile() if displaced else None
-        self._of_threads: Any = _of_threads() if displaced else None
-        self._tools = _tools() if displaced else {}
+        self._profile: Any = None
+        self._of_threads: Any = None
+        self._tools: dict[int, _Tool] = {}
+        if displaced:
+            self._profile, self._of_threads = sys.getprofile(), _of_threads()
+            self._tools = _tools()
         self._displaced: set[int] = set()
 
     def started(self) -> None:
         """The recorder runs: see which tools of `sys.monitoring` it has displaced."""
-        now = _tools() if self._tools else {}
+        now = self._tools_now()
         self._displaced = set()
         for number, tool in self._tools.items():
             if now.get(number) != tool:
@@ -62,7 +65,7 @@ class OtherProfilers:
         on_thread = threading.get_ident() == self._thread
         profiled = on_thread and (hidden or sys.getprofile() is not None)
         of_threads = hidden or _of_threads() is not None
-        still = set(_tools()) if self._tools else set()
+        still = set(self._tools_now())
         try:
             yield
         finally:
@@ -77,10 +80,16 @@ class OtherProfilers:
             if names:
                 received.append(notes.profiler_suspended(names))
 
+    def _tools_now(self) -> dict[int, _Tool]:
+        """The present tools; not looked for if there were none before."""
+        if not self._tools:
+            return {}
+        return _tools()
+
     def _tools_again(self, still: set[int]) -> list[str]:
         """Give tools back that were displaced, or went with the recorder; their names."""
         names: list[str] = []
-        now = _tools() if self._tools else {}
+        now = self._tools_now()
         for number, tool in self._tools.items():
             ended = number not in still and number not in self._displaced
             replaced = number in now and now[number].name != tool.name
@@ -98,7 +107,8 @@ class OtherProfilers:
 
 def _of_threads() -> Any:
     """The argument of `threading.setprofile`."""
-    return threading.getprofile() if hasattr(threading, "getprofile") else None
+    getprofile = getattr(threading, "getprofile", lambda: None)
+    return getprofile()
 
 
 def _set_again(profile: Any) -> None:
@@ -126,7 +136,8 @@ def _tools() -> dict[int, _Tool]:
         if name is None or name == "nbprof":
             continue
         callbacks = {}
-        for event in [1 << bit for bit in range(20)]:
+        for bit in range(20):
+            event = 1 << bit
             # Only by setting another one does Python say which there is.
             with contextlib.suppress(ValueError):
                 callback = monitoring.register_callback(number, event, None)

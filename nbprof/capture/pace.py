@@ -48,7 +48,9 @@ class Waits:
     def open_s(self) -> float:
         """Duration of the current wait so far; 0 if nothing waits."""
         since = self._since
-        return max(self._now() - since, 0.0) if since else 0.0
+        if not since:
+            return 0.0
+        return max(self._now() - since, 0.0)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -114,8 +116,9 @@ class Pace:
     def step_ms(self) -> float | None:
         """The median of the recent steps, in ms; None before the second one."""
         ends = self._recent()
-        between = [(after[0] - before[0]) * 1e3 for before, after in pairwise(ends)]
-        return median(between) if between else None
+        if len(ends) < 2:
+            return None
+        return median((after[0] - before[0]) * 1e3 for before, after in pairwise(ends))
 
     def waiting_share(self) -> float | None:
         """The share of the recent steps spent waiting for input, 0 to 1; None if it is unknown."""

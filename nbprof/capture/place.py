@@ -213,8 +213,8 @@ def _make_elsewhere() -> Path:
     for path in (Path("/dev/shm"), Path("/var/tmp")):  # noqa: S108
         if path.is_dir() and os.access(path, os.W_OK):
             parents.append(path)
-    with_space = [path for path in parents if _free(path) >= ENOUGH]
-    parent = with_space[0] if with_space else max(parents, key=_free, default=None)
+    # The first one with enough space, else the one with most.
+    parent = max(parents, key=lambda path: min(_free(path), ENOUGH), default=None)
     return Path(tempfile.mkdtemp(prefix="nbprof-", dir=parent))
 
 

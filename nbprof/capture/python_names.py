@@ -49,7 +49,9 @@ class Names:
         numbers: dict[tuple[int, int], int] = {}
         spots: dict[tuple[int, int], tuple[int, Spot]] = {}
         for above, code, offset in nodes:
-            caller = tree.node[above] if above >= 0 else -1
+            caller = -1
+            if above >= 0:
+                caller = tree.node[above]
             if (code, offset) not in spots:
                 spots[code, offset] = self._spot(code, offset)
             place_index, spot = spots[code, offset]
@@ -80,11 +82,9 @@ class Names:
         code = self._codes[number]
         if number not in self._by_id:
             self._by_id[number] = Code(code, self._variables[number])
-        cached = self._by_id[number]
-        spot = cached.outer(offset) if offset >= 0 else cached.inner(-2 - offset)
+        spot = self._by_id[number].spot(offset)
         name = str(getattr(code, "co_qualname", code.co_name))[:MOST_TEXT]
         function = Function(code.co_filename[-MOST_TEXT:], name, max(code.co_firstlineno, 0))
-        location = Place(
-            self._functions.setdefault(function, len(self._functions)), max(spot.line, 0), spot.call
-        )
+        function_index = self._functions.setdefault(function, len(self._functions))
+        location = Place(function_index, max(spot.line, 0), spot.call)
         return self._places.setdefault(location, len(self._places)), spot

@@ -47,7 +47,14 @@ class Code:
         self._code = code
         self._names = names
         self._bytes = code.co_code
-        self._positions = list(code.co_positions()) if hasattr(code, "co_positions") else []
+        # From Python 3.11 on.
+        self._positions = list(getattr(code, "co_positions", tuple)())
+
+    def spot(self, offset: int) -> Spot:
+        """The place of an offset of an outer frame, or of -2 minus that of an innermost one."""
+        if offset < 0:
+            return self.inner(-2 - offset)
+        return self.outer(offset)
 
     def outer(self, offset: int) -> Spot:
         """The place of a frame that called another one."""
@@ -63,44 +70,56 @@ class Code:
         return Spot(self._line(offset), self._call(offset))
 
     def _operation(self, offset: int) -> str:
-        return dis.opname[self._bytes[offset]] if 0 <= offset < len(self._bytes) else ""
+        if not 0 <= offset < len(self._bytes):
+            return ""
+        return dis.opname[self._bytes[offset]]
 
     def _line(self, offset: int) -> int:
-        if self._positions:
-            line = (
-                self._positions[offset // 2][0] if 0 <= offset // 2 < len(self._positions) else None
-            )
-        else:
-            line = next(
-                (line for start, end, line in self._code.co_lines() if start <= offset < end), None
-            )
+        line = None
+        if 0 <= offset // 2 < len(self._positions):
+            line = self._positions[offset // 2][0]
+        elif not self._positions:
+            for start, end, number in self._code.co_lines():
+                if start <= offset < end:
+                    line = number
         return line or self._code.co_firstlineno
 
     def _line_of_loop(self, offset: int) -> int:
         """The line of the end of a pass: of its last call, else its only one, else of the loop."""
-        passed = [step for step in self._steps if step.offset <= offset]
-        start = next((step.target for step in reversed(passed) if step.offset == offset), None)
+        start = self._targets.get(offset)
         if start is None or start >= offset:
             return self._line(offset)
-        body = [step for step in passed if start < step.offset < offset]
+        body = [step for step in self._steps if start < step.offset < offset]
         for step in reversed(body):
-            if step.name.startswith(("JUMP_BACKWARD", "POP_JUMP_BACKWARD")):
+            if step.opname.startswith(("JUMP_BACKWARD", "POP_JUMP_BACKWARD")):
                 # The end of an inner loop.
                 break
-            if step.name.startswith(_CALLS):
+            if step.opname.startswith(_CALLS):
                 return self._line(step.offset)
         header = self._line(start)
         lines = {self._line(step.offset) for step in body} - {header}
-        return lines.pop() if len(lines) == 1 else header
+        if len(lines) == 1:
+            return lines.pop()
+        return header
 
     @cached_property
-    def _steps(self) -> list[_Step]:
+    def _steps(self) -> list[dis.Instruction]:
+        return list(dis.get_instructions(self._code))
+
+    @cached_property
+    def _targets(self) -> dict[int, int]:
+        """The offset that each jump leads to, by its own."""
         jumps = {*dis.hasjrel, *dis.hasjabs}
-        steps = []
-        for step in dis.get_instructions(self._code):
-            target = step.argval if step.opcode in jumps and isinstance(step.argval, int) else None
-            steps.append(_Step(step.offset, step.opname, target))
-        return steps
+        targets = {}
+        for step in self._steps:
+            if step.opcode in jumps and isinstance(step.argval, int):
+                targets[step.offset] = step.argval
+        return targets
+
+    @cached_property
+    def _local(self) -> set[str]:
+        code = self._code
+        return {*code.co_varnames, *code.co_freevars, *code.co_cellvars}
 
     def _call(self, offset: int) -> str:
         """The function that the instruction calls, if the source names it."""
@@ -114,13 +133,7 @@ class Code:
             return ""
         names = _dotted(node.func)
         # The file may have changed since it was imported.
-        variables = {
-            *self._code.co_names,
-            *self._code.co_varnames,
-            *self._code.co_freevars,
-            *self._code.co_cellvars,
-        }
-        if not names or names[-1] not in variables:
+        if not names or names[-1] not in {*self._code.co_names, *self._local}:
             return ""
         return self._resolved(names)[:MOST_TEXT]
 
@@ -128,28 +141,22 @@ class Code:
         """The name with its module, if it begins with a module or is an imported function."""
         text = ".".join(names)
         root = names[0]
-        local = (
-            root in self._code.co_varnames
-            or root in self._code.co_freevars
-            or root in self._code.co_cellvars
-        )
         if not root:
             return f"{UNKNOWN}{text}"
-        if local:
+        if root in self._local:
             return text
         # The method of dict: the class of the globals may override it with the program's code.
         value = dict.get(self._names, root, getattr(builtins, root, None))
         if type(value) is ModuleType:
             return ".".join([value.__name__, *names[1:]])
-        if len(names) == 2 and (owner := _owner(value)):
-            return f"{owner}.{names[1]}"
+        if len(names) == 2:
+            owner = _owner(value)
+            if owner:
+                return f"{owner}.{names[1]}"
         if type(value) in _FUNCTIONS and len(names) == 1:
             module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", root)
-            if (
-                isinstance(module, str)
-                and isinstance(name, str)
-                and module not in ("builtins", "__main__")
-            ):
+            named = isinstance(module, str) and isinstance(name, str)
+            if named and module not in ("builtins", "__main__"):
                 return f"{module}.{name}"
         return text
 
@@ -161,12 +168,6 @@ def _owner(value: object) -> str:
     if not isinstance(module, str) or module in ("builtins", "__main__"):
         return ""
     return f"{module.partition('.')[0]}.{name}"
-
-
-class _Step(NamedTuple):
-    offset: int
-    name: str
-    target: int | None
 
 
 _OPERATORS: dict[type[ast.operator], str] = {
@@ -192,7 +193,7 @@ def _expression(
     """The expression at a place of a source file; None where there is none."""
     if first is None or last is None or begin is None or end is None:
         return None
-    lines = [line.encode() for line in linecache.getlines(path)[first - 1 : last]]
+    lines = list(map(str.encode, linecache.getlines(path)[first - 1 : last]))
     if len(lines) != last - first + 1:
         return None
     lines[-1] = lines[-1][:end]
@@ -212,6 +213,8 @@ def _dotted(node: ast.expr) -> list[str]:
     while isinstance(node, ast.Attribute):
         names.append(node.attr)
         node = node.value
-    if not isinstance(node, ast.Name) and not names:
-        return []
-    return [node.id if isinstance(node, ast.Name) else "", *reversed(names)]
+    if isinstance(node, ast.Name):
+        names.append(node.id)
+    elif names:
+        names.append("")
+    return names[::-1]

@@ -54,13 +54,22 @@ class _Thread:
     __slots__ = ("clock", "cpu", "is_service", "name", "node", "number", "same")
 
     def __init__(self, thread: threading.Thread | None, cpu: int | None) -> None:
-        self.name = thread.name if thread is not None else "thread of a library"
-        self.same = weakref.ref(thread) if thread is not None else None
-        self.is_service = thread is not None and _is_service(thread)
+        self.name = "thread of a library"
+        self.same: weakref.ref[threading.Thread] | None = None
+        self.is_service = False
+        if thread is not None:
+            self.name, self.same = thread.name, weakref.ref(thread)
+            self.is_service = _is_service(thread)
         self.number = -1
         self.node = -1
         self.clock = _clock_of(thread)
-        self.cpu = cpu if cpu is not None else _read(self.clock)
+        self.cpu = cpu
+        if cpu is None:
+            self.cpu = _read(self.clock)
+
+    def is_of(self, thread: threading.Thread | None) -> bool:
+        """Return whether it is this thread, or nothing is known of that."""
+        return thread is None or (self.same is not None and self.same() is thread)
 
 
 class PythonSampler:
@@ -177,9 +186,7 @@ class PythonSampler:
         active: dict[int, threading.Thread] = getattr(threading, "_active", {})
         for ident, frame in sys._current_frames().items():
             seen, thread = self._threads.get(ident), active.get(ident)
-            if seen is None or (
-                thread is not None and (seen.same is None or seen.same() is not thread)
-            ):
+            if seen is None or not seen.is_of(thread):
                 # It began since the last sample, so that all its time is new. Idents of threads
                 # that ended are used again.
                 seen = self._threads[ident] = _Thread(thread, 0)
@@ -227,7 +234,9 @@ class PythonSampler:
         key = tuple(stack)
         node = self._stacks.get(key)
         # Ids of cached code are not reused, since `_codes` refers to it.
-        return node if node is not None else self._add_stack(key, innermost)
+        if node is None:
+            node = self._add_stack(key, innermost)
+        return node
 
     def _add_stack(self, key: tuple[int, ...], innermost: FrameType | None) -> int:
         """Add a stack and return its node."""
@@ -248,7 +257,9 @@ class PythonSampler:
         node = -1
         for i in range(len(frames) - 1, -1, -1):
             number, offset = frames[i]
-            edge = (node, number, offset if i else -2 - offset)
+            if i == 0:
+                offset = -2 - offset
+            edge = (node, number, offset)
             inner = self._nodes.get(edge)
             if inner is None:
                 if len(self._nodes) >= MOST_NODES:
@@ -269,13 +280,17 @@ class PythonSampler:
                 in_kernel = True
             if _is_cell(self._codes[code]):
                 outermost = index
+        if outermost < 0 and in_kernel:
+            return []
         if outermost < 0:
-            return [] if in_kernel else frames
+            return frames
         code = frames[outermost][0]
         is_module = self._codes[code].co_name == "<module>"
         if is_module:
             self._cells.add(code)
-        return frames[: outermost + 1] if is_module or in_kernel else frames
+        if is_module or in_kernel:
+            return frames[: outermost + 1]
+        return frames
 
     def _halve(self) -> None:
         """Retain every second sample, and take half as many from now on."""
@@ -292,7 +307,10 @@ class PythonSampler:
         ):
             row = rows.setdefault(((sample + 1 + shift) // 2, thread), [node, 0])
             row[0] = node
-            row[1] = row[1] + cpu if cpu >= 0 and row[1] >= 0 else -1
+            if cpu >= 0 and row[1] >= 0:
+                row[1] += cpu
+            else:
+                row[1] = -1
         self._sample = array("i", [sample for sample, _ in rows])
         self._thread_index = array("i", [thread for _, thread in rows])
         self._node = array("i", [node for node, _ in rows.values()])
@@ -300,8 +318,9 @@ class PythonSampler:
 
     def _waits(self, np: Any) -> Any:
         """Time that each sample waited for the GIL; -1 if the switch interval is not `SWITCH_S`."""
-        late = np.array(self._late, np.int64)
-        return late if self._switched else np.full(len(late), -1, np.int64)
+        if not self._switched:
+            return np.full(len(self._late), -1, np.int64)
+        return np.array(self._late, np.int64)
 
     def samples(self) -> PythonSamples | None:
         """The samples, after `stop`; None if there are none."""
@@ -347,7 +366,9 @@ def _is_service(thread: threading.Thread) -> bool:
 
 
 def _package(module: object) -> str:
-    return module.partition(".")[0] if type(module) is str else ""
+    if type(module) is not str:
+        return ""
+    return module.partition(".")[0]
 
 
 def _is_cell(code: CodeType) -> bool:
@@ -357,8 +378,9 @@ def _is_cell(code: CodeType) -> bool:
 
 def _clock_of(thread: threading.Thread | None) -> int | None:
     """The clock of the CPU time of a thread on Linux, computed as `clock_getcpuclockid` does."""
-    number = thread.native_id if thread is not None and sys.platform == "linux" else None
-    return None if number is None else ~number << 3 | 6
+    if sys.platform != "linux" or thread is None or thread.native_id is None:
+        return None
+    return ~thread.native_id << 3 | 6
 
 
 def _read(clock: int | None) -> int | None:

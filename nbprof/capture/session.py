@@ -18,7 +18,7 @@ from typing import Any
 from nbprof.capture import describe, keras, notes, torch_threads
 from nbprof.capture.auto import AutoBackend, one_at_a_time, used_before
 from nbprof.capture.clock import StepClock, set_current
-from nbprof.capture.detect import choose, either
+from nbprof.capture.detect import choose
 from nbprof.capture.imports import ImportWatch
 from nbprof.capture.loaders import PY_DATASETS
 from nbprof.capture.options import BACKENDS, PYTHON, Options
@@ -95,7 +95,7 @@ class Session:
         self._watch: ImportWatch | None = None
         self._auto: AutoBackend | None = None
         self._stopped = False
-        self._imported_before = {name for name in BACKENDS if is_imported(name)}
+        self._imported_before = set(filter(is_imported, BACKENDS))
         self.clock = StepClock(
             window=self.options.steps,
             every=self.options.every,
@@ -190,15 +190,12 @@ class Session:
         If only one can be recorded at a time, it is the first; of unexpected ones, the first that
         was used before.
         """
-        expected = [name for name in self._choice.expected if is_imported(name)]
-        alone = one_at_a_time()
-        if expected:
-            return expected[:1] if alone else expected
-        imported = [name for name in BACKENDS if is_imported(name)]
-        if not alone:
-            return imported
+        imported = list(filter(is_imported, BACKENDS))
+        expected = list(filter(is_imported, self._choice.expected))
+        if not one_at_a_time():
+            return expected or imported
         if self._choice.expected:
-            return []
+            return expected[:1]
         used = used_before()
         return sorted(imported, key=lambda name: name not in used)[:1]
 
@@ -375,7 +372,8 @@ class Session:
     def _give_way(self, title: str = "") -> None:
         if self._stopped:
             return
-        title = title or (self.backend.title if self.backend is not None else "")
+        if not title and self.backend is not None:
+            title = self.backend.title
         self.windows.notes.append(notes.own_profiler_started(title, self.clock.seen))
         self.clock.leave()
         self.windows.close()
@@ -388,10 +386,13 @@ class Session:
         capture.steps_seen = clock.seen
         capture.boundaries = list(clock.boundaries)
         capture.cell_failed = error is not None
-        capture.error = describe.failure(error, failed_at, clock.seen) if error is not None else ""
-        capture.failed_at_step = failed_at if error is not None else None
+        if error is not None:
+            capture.error = describe.failure(error, failed_at, clock.seen)
+            capture.failed_at_step = failed_at
         capture.out_of_memory = describe.out_of_memory(error)
-        primary = self._auto.primary if self._auto is not None else self.backend
+        primary = self.backend
+        if self._auto is not None:
+            primary = self._auto.primary
         unrecorded: list[Note] = getattr(primary, "unrecorded", list)()
         capture.unrecorded = [note.text for note in unrecorded]
         about_cell = [*getattr(self.backend, "unrecorded", list)(), *self._notes_on_cell()]
@@ -428,12 +429,12 @@ class Session:
         recorded = {self.backend.name}
         if self._auto is not None:
             recorded = {backend.name for backend in self._auto.frameworks}
-        imported = [name for name in BACKENDS if is_imported(name)]
+        imported = list(filter(is_imported, BACKENDS))
         used = set(self._choice.others) | (set(imported) - self._imported_before)
         about_others = []
         for name in imported:
             if name in used - recorded:
-                about_others.append(notes.other_framework_used(name))
+                about_others.append(notes.other_framework_used(named(name).title, name))
         if self.clock.seen:
             # Those steps are of the recorded framework.
             return about_others
@@ -442,7 +443,8 @@ class Session:
             title = self.backend.title
             if self._auto is not None and self._auto.name == PYTHON and self._auto.frameworks:
                 title = f"{self._auto.frameworks[0].title}, of which nothing ran,"
-            about_others.append(notes.other_frameworks_imported(title, possible))
+            titles = {name: named(name).title for name in possible}
+            about_others.append(notes.other_frameworks_imported(title, titles))
         return about_others
 
     def _unnamed(self) -> list[str]:
@@ -466,15 +468,13 @@ class Session:
         window = self.options.steps
         if self.backend is not None and window:
             return self._why_no_window(self.backend, window)
-        text = (
-            f"nothing to record: {either(self.awaited, 'and')} {_be(self.awaited)} imported neither"
-            " by this cell nor before it"
-        )
+        awaited = f"{notes.listed(self.awaited, 'and')} {_be(self.awaited)}"
+        text = f"nothing to record: {awaited} imported neither by this cell nor before it"
         # If one was requested, or named by the cell, another may be imported.
-        imported = [name for name in BACKENDS if is_imported(name)]
+        imported = list(filter(is_imported, BACKENDS))
         if imported:
-            titles = either([named(name).title for name in imported], "and")
-            options = either([f"--backend {name}" for name in imported], "or")
+            titles = notes.listed([named(name).title for name in imported], "and")
+            options = notes.listed([f"--backend {name}" for name in imported], "or")
             text += f"; {titles} {_be(imported)}, which {options} records"
         return text
 
@@ -483,7 +483,9 @@ class Session:
         first, last = window
         clock = self.clock
         if clock.batches_of:
-            batches = f"{first} to {last}" if last else f"from {first} on"
+            batches = f"from {first} on"
+            if last:
+                batches = f"{first} to {last}"
             return (
                 f"batches {batches} were asked for, but {keras.LOOPS[clock.batches_of]} ended after"
                 f" batch {clock.counted}: nothing was recorded"

@@ -86,8 +86,10 @@ class Waiting:
 
     def __init__(self, clock: StepClock | None, name: str = WAIT) -> None:
         self._name = name
-        self._clock = clock if clock is not None and clock.alive else None
-        self._counting = self._clock.waits.waiting() if self._clock is not None else None
+        self._clock: StepClock | None = None
+        self._counting: Any = None
+        if clock is not None and clock.alive:
+            self._clock, self._counting = clock, clock.waits.waiting()
         self._span: Span | None = None
 
     def __enter__(self) -> None:
@@ -158,7 +160,9 @@ def _loop(frame: FrameType | None) -> _Loop:
 
 
 def _instruction(frame: FrameType) -> str:
-    return opname[frame.f_code.co_code[frame.f_lasti]] if frame.f_lasti >= 0 else ""
+    if frame.f_lasti < 0:
+        return ""
+    return opname[frame.f_code.co_code[frame.f_lasti]]
 
 
 def _left(
@@ -341,7 +345,9 @@ class AsyncSteps(AsyncIterator[T]):
 
     def __anext__(self) -> Coroutine[Any, Any, T]:
         frame = sys._getframe(1)
-        self._loop = id(frame) if _instruction(frame) == "GET_ANEXT" else 0
+        self._loop = 0
+        if _instruction(frame) == "GET_ANEXT":
+            self._loop = id(frame)
         return self._next()
 
     async def _next(self) -> T:
@@ -380,8 +386,10 @@ class AsyncSteps(AsyncIterator[T]):
 
     def _left(self, frame: FrameType) -> str:
         """The end of the last round, by the instruction of the frame that drops the iterator."""
+        if not self._loop:
+            return "unused"
         if id(frame) != self._loop:
-            return "done" if self._loop else "unused"
+            return "done"
         name = _instruction(frame)
         # A generator that is closed where it has passed an item on: the loop around it was left.
         closed = name in _YIELDS and frame.f_code.co_flags & CO_ASYNC_GENERATOR

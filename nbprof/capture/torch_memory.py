@@ -75,5 +75,5 @@ class AllocatorHistory:
             self._failed("the CUDA allocator is still recording its history", error)
         return self._notes
 
-    def _failed(self, what: str, error: Exception) -> None:
-        self._notes.append(notes.allocator_history_failed(what, error))
+    def _failed(self, failure: str, error: Exception) -> None:
+        self._notes.append(notes.allocator_history_failed(failure, error))

@@ -275,7 +275,9 @@ class OptimizerSteps:
             # Those that stepped since the last step are part of the loop, which goes on with
             # another optimizer.
             same_thread = {waiting for waiting in self._waiting if waiting[0] == key[0]}
-            begun = 0 if same_thread else self._loop_begin(key, stepping)
+            begun = 0
+            if not same_thread:
+                begun = self._loop_begin(key, stepping)
             self._waiting.clear()
             self._round, self._key, self._current = {key, *same_thread}, key, stepping
             self._end(time_ns)
@@ -333,7 +335,9 @@ class OptimizerSteps:
             clock.end(KIND, origin=ORIGIN)
         finally:
             self._boundary_ns = 0
-        self._last = mark if mark is not None and mark.number else None
+        self._last = None
+        if mark is not None and mark.number:
+            self._last = mark
         self._paused = False
         fetches, self._fetches = self._fetches, []
         visits = self._passes.take()
@@ -512,8 +516,7 @@ class OptimizerSteps:
             except StopIteration:
                 self._safely(lambda: self._passes.exhausted(iterator))
                 raise
-            thread = self._key[0] if self._key is not None else 0
-            if self._clock.alive and thread in (0, threading.get_ident()):
+            if self._clock.alive and self._is_training_thread():
                 call_site = _call_site(2)
                 self._safely(lambda: self.fetched(iterator, began, call_site))
             return batch
@@ -521,9 +524,12 @@ class OptimizerSteps:
         patches.replace(owner, "__next__", following)
 
     def _pass_begins(self, iterator: Any, began: int) -> None:
-        thread = self._key[0] if self._key is not None else 0
-        if thread in (0, threading.get_ident()):
+        if self._is_training_thread():
             self._passes.begin(iterator, began)
+
+    def _is_training_thread(self) -> bool:
+        """Return whether this thread trains, as far as is known."""
+        return self._key is None or self._key[0] in (0, threading.get_ident())
 
     def _hook_scalers(self, patches: Patches) -> None:
         """Count steps that a GradScaler skips because gradients are not finite."""

@@ -54,7 +54,9 @@ def worker() -> str:
     """
     rank = rank_and_size()[0]
     host = re.sub(r"[^\w.-]", "_", socket.gethostname()) or "host"
-    return host if rank is None else f"{host}_rank{rank}"
+    if rank is None:
+        return host
+    return f"{host}_rank{rank}"
 
 
 def rank_and_size() -> tuple[int | None, int | None]:
@@ -120,8 +122,11 @@ def pack(plain: Path, packed: Path, marks: Sequence[Mark]) -> Note | None:
         with mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as text:
             begin = _EVENTS.search(text)
             compress = _compressor()
-            offset = begin.end() if begin else 0
-            note = _obstacle(text, has_events=begin is not None) if marks else None
+            offset, note = 0, None
+            if begin is not None:
+                offset = begin.end()
+            if marks:
+                note = _obstacle(text, has_events=begin is not None)
             for piece in _chunks(text, 0, offset):
                 target.write(compress.compress(piece))
             if marks and note is None:
@@ -161,8 +166,10 @@ def _chunks(text: mmap.mmap, start: int, end: int) -> Iterator[bytes]:
 
 def _events(text: mmap.mmap, offset: int, marks: Sequence[Mark]) -> bytes:
     """The steps as events of the trace, to stand at the head of its list."""
+    origin = 0
     base = _BASE.search(text, 0, offset)
-    origin = int(base[1]) if base else 0
+    if base is not None:
+        origin = int(base[1])
     ends = _optimizer_ends(text)
     lines = []
     before = -sys.maxsize
@@ -178,8 +185,10 @@ def _events(text: mmap.mmap, offset: int, marks: Sequence[Mark]) -> bytes:
             f' {json.dumps(name(mark, kinds))}, "pid": {os.getpid()}, "tid": {mark.thread},\n   '
             f' "ts": {_microseconds(start)}, "dur": {_microseconds(max(end - start, 0))}\n  }}'
         )
-    follows = not re.compile(rb"\s*\]").match(text, offset)
-    return ",".join(lines).encode() + (b"," if follows else b"")
+    events = ",".join(lines).encode()
+    if re.compile(rb"\s*\]").match(text, offset):
+        return events
+    return events + b","
 
 
 def name(mark: Mark, kinds: set[str]) -> str:
@@ -191,8 +200,9 @@ def name(mark: Mark, kinds: set[str]) -> str:
     kinds : set of str
         The kinds of all steps.
     """
-    training = len(kinds) == 1 or mark.kind.startswith(KIND)
-    return f"ProfilerStep#{mark.number}" if training else f"{OTHER_STEP}{mark.kind}#{mark.number}"
+    if len(kinds) == 1 or mark.kind.startswith(KIND):
+        return f"ProfilerStep#{mark.number}"
+    return f"{OTHER_STEP}{mark.kind}#{mark.number}"
 
 
 def _optimizer_ends(text: mmap.mmap) -> Mapping[int, list[tuple[int, int]]]:
@@ -209,7 +219,10 @@ def _optimizer_ends(text: mmap.mmap) -> Mapping[int, list[tuple[int, int]]]:
 def _after(spans: Sequence[tuple[int, int]], time: int) -> int:
     """The time, or the end of the optimizer's call around it, whose hook runs just before that."""
     i = bisect_right(spans, (time, sys.maxsize)) - 1
-    return spans[i][1] if i >= 0 and spans[i][1] > time else time
+    if i < 0:
+        return time
+    _, end = spans[i]
+    return max(end, time)
 
 
 def _ns(microseconds: bytes) -> int:

@@ -41,7 +41,11 @@ def of_type(kind: type) -> str:
 
     Keras is ``keras``.
     """
-    return next(filter(None, (of_module(str(base.__module__)) for base in kind.__mro__)), "")
+    for base in kind.__mro__:
+        framework = of_module(str(base.__module__))
+        if framework:
+            return framework
+    return ""
 
 
 def led_to(code: str, namespace: Mapping[str, Any]) -> set[str]:
@@ -65,7 +69,8 @@ class _Walk:
     ) -> set[str]:
         """The frameworks of variables; of a module of the user's, those of the named attributes."""
         frameworks: set[str] = set()
-        for value in [namespace[name] for name in set(read) & set(namespace)]:
+        for name in set(read) & set(namespace):
+            value = namespace[name]
             if not isinstance(value, ModuleType):
                 frameworks |= self._value(value, depth)
             elif of_module(value.__name__):
@@ -81,7 +86,10 @@ class _Walk:
         return True
 
     def _values(self, values: Iterable[Any], depth: int) -> set[str]:
-        return set[str]().union(*(self._value(value, depth) for value in values))
+        frameworks: set[str] = set()
+        for value in values:
+            frameworks |= self._value(value, depth)
+        return frameworks
 
     def _value(self, value: Any, depth: int) -> set[str]:
         kind = value if isinstance(value, type) else type(value)

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from nbprof.capture.detect import either
 from nbprof.capture.meters import Gpu, Meters, Reading
 from nbprof.capture.pace import Pace
 from nbprof.core.receipt import info
@@ -98,7 +97,7 @@ def phase(session: Session, stopping: bool = False) -> tuple[str, str]:
     if windows.over:
         return "end", "writing the recording"
     if windows.backend is None:
-        return "wait", f"waiting for {either(session.awaited, 'or')}"
+        return "wait", f"waiting for {wording.listed(session.awaited, 'or')}"
     if windows.options.steps is not None:
         unit = "batch" if clock.batches_of else "step"
         return "wait", f"waiting for {unit} {clock.first:,}"

@@ -155,8 +155,10 @@ class CaptureInfo:
     def peaks(self) -> dict[str, float]:
         """Peaks of the device that were given, if they are valid."""
         value = self.options.get("peaks")
+        if not isinstance(value, dict):
+            return {}
         try:
-            return checked(value if isinstance(value, dict) else None)
+            return checked(value)
         except NbprofError:
             return {}
 
@@ -183,49 +185,20 @@ class CaptureInfo:
         """
         empty = {**asdict(cls()), "failed_at_step": 0}
         fit: dict[str, Any] = {}
-        for key, value in values.items():
-            if key in empty and isinstance(
-                value, (int, float) if key == "elapsed_s" else type(empty[key])
-            ):
-                fit[key] = value
+        for key in values.keys() & empty.keys():
+            kind = type(empty[key])
+            if isinstance(values[key], kind) or (kind is float and isinstance(values[key], int)):
+                fit[key] = values[key]
         fit["notes"] = _notes(fit.get("notes", []), "info")
         fit["warnings"] = _notes(fit.get("warnings", []), "warning")
         fit["unrecorded"] = [text for text in fit.get("unrecorded", []) if isinstance(text, str)]
-        fit["contention"] = {
-            str(key): float(value)
-            for key, value in fit.get("contention", {}).items()
-            if isinstance(value, (int, float))
-            and not isinstance(value, bool)
-            and math.isfinite(value)
-        }
-        kinds: dict[str, Any] = {
-            "text": str,
-            "detail": str,
-            "measured_ms": (float, type(None)),
-            "predicted_ms": (float, type(None)),
-        }
-        kinds["slowed"] = bool
-        probe = fit.get("probe", {})
-        if probe:
-            # Older recordings do not have it.
-            probe = {"slowed": False, **probe}
-        valid = probe.keys() == kinds.keys()
-        if not valid or not all(isinstance(probe[key], kind) for key, kind in kinds.items()):
-            probe = {}
-        fit["probe"] = probe
-        counts = fit.get("cells", {}).items()
-        fit["cells"] = {
-            str(name): count
-            for name, count in counts
-            if isinstance(count, int) and not isinstance(count, bool)
-        }
-        fit["boundaries"] = [each for each in fit.get("boundaries", []) if _is_boundary(each)]
+        contention = _of_kind(fit.get("contention", {}), (int, float))
+        fit["contention"] = {k: float(v) for k, v in contention.items() if math.isfinite(v)}
+        fit["probe"] = _probe(fit.get("probe", {}))
+        fit["cells"] = _of_kind(fit.get("cells", {}), int)
+        fit["boundaries"] = list(filter(_is_boundary, fit.get("boundaries", [])))
         for key in ("machine", "settings"):
-            fit[key] = {
-                str(name): value
-                for name, value in fit.get(key, {}).items()
-                if isinstance(value, str)
-            }
+            fit[key] = _of_kind(fit.get(key, {}), str)
         window = fit.get("window", [])
         if len(window) != 2 or not all(isinstance(step, int) for step in window):
             fit["window"] = []
@@ -273,6 +246,35 @@ def _key_of_earlier(text: str) -> str:
     if text == remedies.ALL_THREADS:
         return ALLOCATIONS_NOT_RECORDED
     return RECORDED_EARLIER
+
+
+def _of_kind(values: dict[Any, Any], kind: type | tuple[type, ...]) -> dict[str, Any]:
+    """The values of a type by name; a bool is no number."""
+    result = {}
+    for name, value in values.items():
+        if isinstance(value, kind) and not isinstance(value, bool):
+            result[str(name)] = value
+    return result
+
+
+_OF_PROBE: dict[str, Any] = {
+    "text": str,
+    "detail": str,
+    "measured_ms": (float, type(None)),
+    "predicted_ms": (float, type(None)),
+    "slowed": bool,
+}
+
+
+def _probe(values: dict[str, Any]) -> dict[str, Any]:
+    # Older recordings do not have `slowed`.
+    probe = {"slowed": False, **values}
+    if probe.keys() != _OF_PROBE.keys():
+        return {}
+    for name, kind in _OF_PROBE.items():
+        if not isinstance(probe[name], kind):
+            return {}
+    return probe
 
 
 _OF_BOUNDARY: dict[str, Any] = {"before": int, "kind": str, "batches": int, "ms": (int, float)}

@@ -127,7 +127,7 @@ def strip(tracks: Tracks) -> dict[str, Any]:
 
 def repeats(tracks: Tracks) -> set[int]:
     """Lanes of a device that repeat its lanes of work by op, module or name scope."""
-    others: dict[tuple[str, str], set[int]] = {}
+    further: dict[tuple[str, str], set[int]] = {}
     with_work: set[tuple[str, str]] = set()
     for lane in tracks.lanes:
         if lane.kind != "device":
@@ -136,8 +136,8 @@ def repeats(tracks: Tracks) -> set[int]:
         if name.startswith("stream") or name == "xla ops":
             with_work.add(device)
         else:
-            others.setdefault(device, set()).add(lane.id)
+            further.setdefault(device, set()).add(lane.id)
     repeated: set[int] = set()
     for device in with_work:
-        repeated |= others.get(device, set())
+        repeated |= further.get(device, set())
     return repeated

@@ -344,8 +344,8 @@ def _micros(times: Int64s) -> list[str]:
         digits, more = 3, "0004"
         rest = rest // 1000
     parts = [
-        f"{whole}.{fraction:0{digits}d}" if fraction else str(whole)
-        for whole, fraction in zip(whole_us.tolist(), rest.tolist(), strict=True)
+        f"{micros}.{fraction:0{digits}d}" if fraction else str(micros)
+        for micros, fraction in zip(whole_us.tolist(), rest.tolist(), strict=True)
     ]
     for i in low.tolist():
         parts[i] += more

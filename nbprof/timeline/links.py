@@ -160,10 +160,9 @@ class Links:
 
     def _sides(self, events: list[int]) -> tuple[list[int], list[int]]:
         """Events on the host, and those on a device."""
-        on_device = self.on_device[self.events.lane[events]].tolist()
-        host = [event for event, device in zip(events, on_device, strict=True) if not device]
-        work = [event for event, device in zip(events, on_device, strict=True) if device]
-        return host, work
+        ids = np.array(events, np.int64)
+        on_device = self.on_device[self.events.lane[ids]]
+        return ids[~on_device].tolist(), ids[on_device].tolist()
 
     @cached_property
     def on_device(self) -> npt.NDArray[np.bool_]:
@@ -265,8 +264,8 @@ class Links:
         for key in CORRELATED:
             value = self._number(key, event)
             if value is not None and value > 0:
-                others: list[int] = self._on_host_of(self._having(key, value), event).tolist()
-                return others
+                correlated: list[int] = self._on_host_of(self._having(key, value), event).tolist()
+                return correlated
         return []
 
     def _launched(self, event: int) -> list[Arrow]:

@@ -17,7 +17,7 @@ from nbprof.core.runs import expand
 from nbprof.core.trace import Int64s
 from nbprof.timeline.density import repeats
 from nbprof.timeline.slices import KINDS, MOST_NAME, Part, Slices
-from nbprof.timeline.sums import Floats, Rows, Sums, covered, in_lane
+from nbprof.timeline.sums import ByName, Floats, Rows, Sums, covered, in_lane
 from nbprof.timeline.tracks import Lane
 
 MOST_NAMES = 200
@@ -174,28 +174,25 @@ def by_name(slices: Slices, sets: dict[str, list[Rows]]) -> Named:
     kinds = list(sets) or [""]
     sums = [Sums(slices, sets.get(kind, [])) for kind in kinds]
     parts = [each.names for each in sums]
-    sizes = [len(part.code) for part in parts]
-    side, index = expand(np.zeros(len(sizes), np.int64), np.array(sizes))
-    code, count, self_time, total, longest = (
-        np.concatenate([getattr(part, column) for part in parts])
-        for column in ("code", "count", "self_time", "total", "longest")
-    )
+    names = ByName.joined(parts)
+    sizes = np.array([len(part.code) for part in parts])
+    side, index = expand(np.zeros(len(sizes), np.int64), sizes)
     # Different full names may have one short name.
-    text, texts = pd.factorize(slices.tracks.names[code])
+    text, texts = pd.factorize(slices.tracks.names[names.code])
     group, alike = pd.factorize(text * len(kinds) + side)
     size = len(alike)
-    order = np.lexsort((-np.arange(len(group)), longest))
+    order = np.lexsort((-np.arange(len(group)), names.longest))
     best = np.zeros(size, np.int64)
     # The last assignment wins.
     best[group[order]] = order
     return Named(
         np.asarray(texts, object)[text[best]],
         np.asarray(kinds, object)[side[best]],
-        np.bincount(group, count, size).astype(np.int64),
-        np.bincount(group, self_time, size).astype(np.float64),
-        np.bincount(group, total, size).astype(np.float64),
+        np.bincount(group, names.count, size).astype(np.int64),
+        np.bincount(group, names.self_time, size).astype(np.float64),
+        np.bincount(group, names.total, size).astype(np.float64),
         [partial(sums[side[i]].longest, int(index[i])) for i in best.tolist()],
-        code[best],
+        names.code[best],
     )
 
 

@@ -6,7 +6,7 @@ Slices at the ends of the range count with the part inside.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -135,6 +135,20 @@ class ByName:
     longest: Int64s
     chunk: Int64s
 
+    @classmethod
+    def joined(cls, parts: list[ByName]) -> ByName:
+        """The sums of several sets of rows, one behind the other."""
+        columns = zip(*map(_columns, parts), strict=True)
+        return cls(*map(np.concatenate, columns))
+
+    def take(self, rows: Int64s) -> ByName:
+        """Some of the names."""
+        return ByName(*(column[rows] for column in _columns(self)))
+
+
+def _columns(by_name: ByName) -> list[npt.NDArray[Any]]:
+    return [getattr(by_name, column.name) for column in fields(by_name)]
+
 
 class Sums:
     """Sums by name over sets of rows.
@@ -181,15 +195,7 @@ class Sums:
                 by_name.self_time += np.bincount(name, self_time, size)
                 by_name.total += np.bincount(name, total, size)
                 self._chunks.append((rows.part, part))
-        used = np.flatnonzero(by_name.count)
-        return ByName(
-            by_name.code[used],
-            by_name.count[used],
-            by_name.self_time[used],
-            by_name.total[used],
-            by_name.longest[used],
-            by_name.chunk[used],
-        )
+        return by_name.take(np.flatnonzero(by_name.count))
 
     def longest(self, index: int) -> int:
         """Id of the first longest event of a name; `index` is that of the name in `names`."""

@@ -33,9 +33,9 @@ ALL = [
     notes.framework_not_recorded("PyTorch", "RuntimeError: no"),
     notes.framework_refused("JAX", ERROR),
     notes.nothing_ran("PyTorch"),
-    notes.other_framework_used("torch"),
-    notes.other_frameworks_imported("JAX", ["torch"]),
-    notes.other_frameworks_imported("JAX", ["tensorflow", "torch"]),
+    notes.other_framework_used("PyTorch", "torch"),
+    notes.other_frameworks_imported("JAX", {"torch": "PyTorch"}),
+    notes.other_frameworks_imported("JAX", {"tensorflow": "TensorFlow", "torch": "PyTorch"}),
     notes.recorded_separately("PyTorch", Path("runs/a_torch")),
     notes.own_profiler_started("JAX", 0),
     notes.own_profiler_started("JAX", 4),
@@ -90,7 +90,7 @@ def test_each_function_has_an_example():
     source = inspect.getsource(inspect.getmodule(test_the_sentences))
     functions = inspect.getmembers(notes, inspect.isfunction)
     made_here = {name for name, function in functions if function.__module__ == notes.__name__}
-    for name in made_here - {"cause", "infos", "_plural"}:
+    for name in made_here - {"cause", "infos", "listed", "plural"}:
         assert f"notes.{name}(" in source, name
 
 

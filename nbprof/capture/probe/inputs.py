@@ -11,6 +11,7 @@ from itertools import chain, repeat
 from typing import Any
 
 from nbprof.capture import steps
+from nbprof.capture.notes import plural
 from nbprof.capture.patches import Patches
 
 _INFINITE = -1
@@ -110,10 +111,16 @@ class Inputs:
         if not sum(1 for _ in iterate(first)):
             self._note("tf.data", dataset, 0)
             return first
-        cardinality = int(dataset.cardinality())
-        number = cardinality if cardinality >= _INFINITE else self._count(iterate(dataset))
-        self._note("tf.data", dataset, None if number == _INFINITE else max(number, 1))
-        return first.repeat(number if number == _INFINITE else max(number, 1))
+        number = int(dataset.cardinality())
+        if number == _INFINITE:
+            self._note("tf.data", dataset, None)
+            return first.repeat(number)
+        if number < _INFINITE:
+            # It is not known.
+            number = self._count(iterate(dataset))
+        number = max(number, 1)
+        self._note("tf.data", dataset, number)
+        return first.repeat(number)
 
     def _hook_loaders(self) -> None:
         loader = getattr(sys.modules.get("torch.utils.data.dataloader"), "DataLoader", None)
@@ -140,11 +147,11 @@ class Inputs:
     def _of_steps(self, iterable: Iterable[Any]) -> Iterable[Any]:
         """The iterable in place of that of `nbprof.steps`."""
         iterator = iter(iterable)
-        replaced = isinstance(iterator, _Repeated) or type(iterator).__module__.startswith(
-            "tensorflow."
-        )
+        of_tensorflow = type(iterator).__module__.startswith("tensorflow.")
         in_memory = isinstance(iterable, Sequence) or hasattr(iterable, "__array__")
-        return iterator if replaced or in_memory else self._rest(iterable, iterator)
+        if isinstance(iterator, _Repeated) or of_tensorflow or in_memory:
+            return iterator
+        return self._rest(iterable, iterator)
 
     def _rest(self, iterable: Any, iterator: Iterator[Any]) -> Iterator[Any]:
         served = self._served
@@ -192,13 +199,15 @@ class Inputs:
 
     def _note(self, kind: str, source: Any, number: int | None) -> None:
         name = self._name_of(source)
-        called = f"{name} ({kind})" if name else _UNNAMED[kind]
+        called = _UNNAMED[kind]
+        if name:
+            called = f"{name} ({kind})"
         if number == 0:
             self.empty.append(called)
         else:
             batches = "endless"
             if number is not None:
-                batches = f"{number:,} {'batch' if number == 1 else 'batches'}"
+                batches = plural(number, "batch", "batches")
             self.replaced[f"{called}, {batches}"] = None
 
     def serve(self) -> None:
@@ -251,6 +260,9 @@ class _Repeated:
 
 
 def _parts(item: Any) -> Iterable[Any]:
+    parts: Iterable[Any] = ()
     if type(item) is dict:
-        return item.values()
-    return item if type(item) in (list, tuple) else ()
+        parts = item.values()
+    elif type(item) in (list, tuple):
+        parts = item
+    return parts

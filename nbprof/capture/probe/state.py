@@ -182,7 +182,9 @@ class State:
         module = str(function.__globals__.get("__name__"))
         if own_module(module):
             namespace, code = function.__globals__, function.__code__
-            names = everything(namespace) if reads_by_text(code) else names_in(code)
+            names = names_in(code)
+            if reads_by_text(code):
+                names = everything(namespace)
             self._globals(namespace, names, "" if module == "__main__" else module)
         inner = getattr(function, "__wrapped__", None)
         if callable(inner):
@@ -259,7 +261,10 @@ class State:
             elif isinstance(value, _LEAVES) or self._of_library(value, path):
                 return
             elif not self._is_plain(value):
-                self._refuse(path, value, "an open file" if isinstance(value, io.IOBase) else "")
+                kind = ""
+                if isinstance(value, io.IOBase):
+                    kind = "an open file"
+                self._refuse(path, value, kind)
                 return
         if not isinstance(value, (FunctionType, type)):
             self._attributes(value, path)
@@ -420,12 +425,14 @@ class State:
 
     def _substitute_in_tuple(self, value: tuple[Any, ...]) -> Any:
         make: Any = getattr(type(value), "_make", None)
-        if type(value) is not tuple and make is None:
+        if type(value) is tuple:
+            make = tuple
+        if make is None:
             return value
         parts = [self._substitute(part) for part in value]
         if all(new is old for new, old in zip(parts, value, strict=True)):
             return value
-        return make(parts) if make is not None else tuple(parts)
+        return make(parts)
 
     def _torch(self, value: Any, path: str) -> bool:
         if self._is(value, "torch.utils.data", "DataLoader"):
@@ -442,7 +449,9 @@ class State:
             return False
         self._take_memory(value.element_size() * value.nelement())
         torch = sys.modules["torch"]
-        alias, gradient = value.detach(), value.grad if value.is_leaf else None
+        alias, gradient = value.detach(), None
+        if value.is_leaf:
+            gradient = value.grad
         # In main memory: that of a device may be too small for a second copy.
         copy = alias.to("cpu", copy=True)
         needs = value.requires_grad
@@ -534,16 +543,19 @@ class State:
                 of_cuda = torch.cuda.get_rng_state_all()
                 self._undo.append(lambda: torch.cuda.set_rng_state_all(of_cuda))
         context = getattr(sys.modules.get("tensorflow.python.eager.context"), "context", None)
-        generator = getattr(context(), "_rng", None) if context is not None else None
+        generator = None
+        if context is not None:
+            generator = getattr(context(), "_rng", None)
         if generator is not None:
             of_ops = generator.getstate()
             self._undo.append(lambda: generator.setstate(of_ops))
         shared = getattr(
             sys.modules.get("keras.src.backend.common.global_state"), "get_global_attribute", None
         )
-        seeds = shared("global_seed_generator") if shared is not None else None
-        if seeds is not None:
-            self._keras_variables([seeds.state])
+        if shared is not None:
+            seeds = shared("global_seed_generator")
+            if seeds is not None:
+                self._keras_variables([seeds.state])
 
 
 _WALKED = (
@@ -586,17 +598,23 @@ def _unwrapped(held: Any) -> Any:
     """The container in a wrapper of TensorFlow, which tracks changes."""
     if isinstance(held, dict):
         return getattr(held, "__wrapped__", held)
-    return getattr(held, "_storage", held) if isinstance(held, list) else held
+    if isinstance(held, list):
+        return getattr(held, "_storage", held)
+    return held
 
 
 def _item_path(path: str, key: object) -> str:
-    return f"{path}.{key}" if isinstance(key, str) else path
+    if isinstance(key, str):
+        return f"{path}.{key}"
+    return path
 
 
 def _refill(held: Any, original: Any) -> None:
     held.clear()
-    add = held.update if hasattr(held, "update") else held.extend
-    add(original)
+    if hasattr(held, "update"):
+        held.update(original)
+    else:
+        held.extend(original)
 
 
 def _slots(cls: type) -> list[str]:

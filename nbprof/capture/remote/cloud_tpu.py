@@ -62,11 +62,18 @@ def _workers(tpu: Tpu) -> list[Address]:
     if state not in (None, "READY"):
         raise CaptureError(f"{tpu}: it is in the state {state}, so its workers cannot be recorded")
     endpoints = node.get("networkEndpoints")
+    if not isinstance(endpoints, list):
+        endpoints = []
     addresses = []
-    for endpoint in endpoints if isinstance(endpoints, list) else []:
-        host = endpoint.get("ipAddress") if isinstance(endpoint, dict) else None
-        if isinstance(host, str) and host:
-            addresses.append(Address(f"[{host}]" if ":" in host else host, tpu.port))
+    for endpoint in endpoints:
+        if not isinstance(endpoint, dict):
+            continue
+        host = endpoint.get("ipAddress")
+        if not isinstance(host, str) or not host:
+            continue
+        if ":" in host:
+            host = f"[{host}]"
+        addresses.append(Address(host, tpu.port))
     if not addresses:
         raise CaptureError(f"{tpu}: the Cloud TPU API lists no worker of it")
     return addresses
@@ -119,7 +126,9 @@ def _node(tpu: Tpu, project: str, zone: str, token: str) -> dict[str, Any]:
         raise CaptureError(
             f"{tpu}: the Cloud TPU API did not answer ({_why(error)}); {_ELSEWHERE}"
         ) from None
-    return node if isinstance(node, dict) else {}
+    if not isinstance(node, dict):
+        return {}
+    return node
 
 
 def _why(error: Exception) -> str:

@@ -59,7 +59,9 @@ def explain(refusal: Refusal, address: Address, root: str, waited_s: float) -> F
     if code == "UNAVAILABLE":
         return _unreachable(details, address)
     if code == "UNIMPLEMENTED":
-        return Failure(NO_GRPC if "http2 header" in details else NO_PROFILER)
+        if "http2 header" in details:
+            return Failure(NO_GRPC)
+        return Failure(NO_PROFILER)
     if code == "ALREADY_EXISTS" or "nother profiling session" in details:
         return Failure(BUSY, again=True, busy=True)
     if "Stream removed" in details:
@@ -82,7 +84,10 @@ def explain(refusal: Refusal, address: Address, root: str, waited_s: float) -> F
         )
     if code == "CANCELLED":
         return Failure("it aborted the recording", again=True)
-    return Failure(f"it answered {code}{': ' + _short(details) if details else ''}")
+    reason = f"it answered {code}"
+    if details:
+        reason += f": {_short(details)}"
+    return Failure(reason)
 
 
 def shared() -> str:
@@ -117,4 +122,6 @@ def _unreachable(details: str, address: Address) -> Failure:
 
 def _short(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= 200 else f"{line[:199]}…"
+    if len(line) > 200:
+        return f"{line[:199]}…"
+    return line

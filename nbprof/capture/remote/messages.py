@@ -111,7 +111,9 @@ class ProfileResponse:
                 xspace = message[value:end]
             elif number_ == 6 and kind == LENGTH:
                 tool = _tool(message, value, end) or tool
-        return cls(tool if xspace is None else xspace, empty)
+        if xspace is None:
+            xspace = tool
+        return cls(xspace, empty)
 
 
 def _tool(data: memoryview, start: int, end: int) -> memoryview | None:
@@ -122,7 +124,9 @@ def _tool(data: memoryview, start: int, end: int) -> memoryview | None:
             name = bytes(data[value:stop])
         elif kind == LENGTH and number_ == 2:
             content = data[value:stop]
-    return content if name.endswith(TOOL.encode()) else None
+    if not name.endswith(TOOL.encode()):
+        return None
+    return content
 
 
 @dataclass(frozen=True)

@@ -52,8 +52,12 @@ def capture(
 def _outcome(recording: Recording) -> str:
     missing = len(recording.info.warnings)
     hosts = len(list(recording.path.glob("*.xplane.pb")))
-    text = f"{hosts} of {hosts + missing} workers recorded" if hosts + missing > 1 else "recorded"
-    return text if recording.temporary else f"{text}, in {recording.path}"
+    text = "recorded"
+    if hosts + missing > 1:
+        text = f"{hosts} of {hosts + missing} workers recorded"
+    if not recording.temporary:
+        text += f", in {recording.path}"
+    return text
 
 
 def record(
@@ -201,9 +205,8 @@ def name_hosts(recorded: list[Worker]) -> None:
 def _nothing(workers: list[Worker]) -> str:
     if len(workers) == 1:
         return f"{workers[0].address}: {workers[0].reason}"
-    return "no worker could be recorded. " + ". ".join(
-        f"{worker.address}: {worker.reason}" for worker in workers
-    )
+    reasons = [f"{worker.address}: {worker.reason}" for worker in workers]
+    return f"no worker could be recorded. {'. '.join(reasons)}"
 
 
 def _how(workers: Workers, sampling: Sampling) -> list[Note]:

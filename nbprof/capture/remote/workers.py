@@ -94,7 +94,9 @@ class Worker:
         if not self.failures:
             return "it was not asked"
         last, first = self.failures[-1], self.failures[0]
-        tries = f" ({len(self.failures)} tries)" if len(self.failures) > 1 else ""
+        tries = ""
+        if len(self.failures) > 1:
+            tries = f" ({len(self.failures)} tries)"
         if first.reason != last.reason:
             return f"{first.reason}; then {last.reason}{tries}"
         return f"{last.reason}{tries}"
@@ -191,16 +193,14 @@ class Workers:
         if worker.given_up:
             return State(address, "failed", worker.reason)
         if worker.failures:
-            last = worker.failures[-1].reason
-            return State(
-                address,
-                "again",
-                f"{last} (attempt {len(worker.failures) + 1} of {self._sampling.retries + 1})",
-            )
+            attempts = f"attempt {len(worker.failures) + 1} of {self._sampling.retries + 1}"
+            return State(address, "again", f"{worker.failures[-1].reason} ({attempts})")
         passed_s = (time.time_ns() - self._begins_ns) / 1e9
         if self.stopped_after_s is not None or passed_s >= self._duration_s:
             return State(address, "sending")
-        return State(address, "recording" if passed_s >= 0 else "asked")
+        if passed_s < 0:
+            return State(address, "asked")
+        return State(address, "recording")
 
     def _turn(self) -> None:
         with shielded():
@@ -223,7 +223,9 @@ class Workers:
 
     def _ask(self, worker: Worker) -> None:
         # All begin together; a worker that is asked again begins at once.
-        start_ns = 0 if worker.failures or not self._delay_s else self._begins_ns
+        start_ns = 0
+        if self._delay_s and not worker.failures:
+            start_ns = self._begins_ns
         sampling = self._sampling
         request = ProfileRequest(
             sampling.duration_ms,
@@ -260,11 +262,13 @@ class Workers:
         if not failure.again or tries > self._sampling.retries or self.stopped_after_s is not None:
             worker.given_up = True
             return
-        wait_s = (BUSY_S if failure.busy else RETRY_S) * 2 ** (tries - 1)
+        wait_s = RETRY_S
+        if failure.busy:
+            wait_s = BUSY_S
         if failure.reason == IDLE:
             # The duration of the recording was a wait already.
             wait_s = 0.0
-        worker._due = time.monotonic() + min(wait_s, MAX_WAIT_S)
+        worker._due = time.monotonic() + min(wait_s * 2 ** (tries - 1), MAX_WAIT_S)
 
     def _save(self, worker: Worker, response: ProfileResponse) -> Failure | None:
         path = self._folder / f"{worker.address.file_stem}.xplane.pb"
@@ -313,7 +317,9 @@ class Workers:
     def _state(self) -> str:
         missing = [worker for worker in self.all if worker.open]
         came = sum(worker.file is not None for worker in self.all)
-        count = f"{len(self.all)} workers" if len(self.all) > 1 else str(self.all[0].address)
+        count = f"{len(self.all)} workers"
+        if len(self.all) == 1:
+            count = str(self.all[0].address)
         passed_s = (time.time_ns() - self._begins_ns) / 1e9
         again = [worker for worker in missing if worker.failures]
         if self.stopped_after_s is not None:
@@ -331,7 +337,9 @@ class Workers:
             status = f"recording {count} · {passed_s:.1f} of {self._duration_s:.1f} s"
         else:
             status = f"waiting for {missing[0].address} · {passed_s - self._duration_s:.0f} s"
-        return f"{status} · {came} of {len(self.all)} came" if came else status
+        if came:
+            status += f" · {came} of {len(self.all)} came"
+        return status
 
 
 Watch = Callable[[Workers], None]
