@@ -30,11 +30,15 @@ settings.load_profile("nbprof")
 sys.modules["rfc3987_syntax"] = None
 
 LONGEST = """\
+docs/test_snippets.py
+run/test_parallel.py
 capture/test_robust.py
 analysis/test_pods.py
 magic/test_cell.py
 analysis/test_invariants.py
 capture/test_hidden_calls.py
+run/test_absent.py
+cache/test_trouble.py
 capture/test_torch.py
 capture/test_jax.py
 magic/test_frameworks.py

@@ -237,6 +237,9 @@ def test_a_gpu_that_was_used_and_not_recorded_is_no_cpu(tmp_path, proof):
 def test_memory_of_the_host_proves_no_gpu(tmp_path):
     k = stepped(Kineto(deviceProperties=[]))
     k.memory(20, 512, 0xA0, 512)
+    k.memory(30, 512, 0xB0, 1024)
+    # MKLDNN is a device type of its own.
+    k.events[-1]["args"]["Device Type"] = 2
     p = profile(tmp_path, k)
     assert "the run used only the CPU" in p.run.missing["kernels"]
     assert p.overview["device_kind"] == "CPU"

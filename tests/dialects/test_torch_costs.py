@@ -388,3 +388,11 @@ def test_an_embedding_reads_the_rows_that_it_takes():
         '["", "", "-1", "False", "False"]',
     )  # fmt: skip
     assert found == (0, 8 * 16 * 8 + 2 * 8 * 16 * 64 * 4, "float")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "number", "computed"), [("int", "1.5", "float"), ("int", "-2", "int")]
+)
+def test_a_python_number_with_a_fraction_makes_integers_floats(dtype, number, computed):
+    said = [[8, 8], [], []], [dtype, "Scalar", "Scalar"], [[8, 1], [], []], ["", number, "1"]
+    assert torch_costs.cost("aten::add", *map(json.dumps, said)).dtype == computed

@@ -682,3 +682,8 @@ def test_arg_columns_come_out_whole_for_several_threads_at_once():
     assert "missing" not in trace.args
     with pytest.raises(KeyError):
         trace.args["missing"]
+
+
+def test_a_text_that_is_no_json_is_read_without_its_quotes():
+    trace = read(r'{"traceName": "runs\q and é", "traceEvents": []}')
+    assert trace.metadata["traceName"] == r"runs\q and é"

@@ -106,11 +106,12 @@ def cut_behind_a_part(file, form):
 @pytest.mark.parametrize("ranks", [4, 10])
 @pytest.mark.parametrize("form", ["kineto", "gzip", "xspace"])
 def test_a_host_that_was_read_in_part_is_a_row_that_says_so(tmp_path, form, ranks):
-    """Few hosts are read at once, more than eight apart."""
+    """Few hosts are read at once, more than eight apart, in processes unless told otherwise."""
+    executor = 1 if ranks == 10 and form != "kineto" else None
     folder = tmp_path / "a job"
     pods.write(folder, ranks, 6, form="xspace" if form == "xspace" else "kineto")
     files = packed(sorted(folder.iterdir())) if form == "gzip" else sorted(folder.iterdir())
-    whole = load(folder)
+    whole = load(folder, executor=executor)
     assert whole.pods.missing.empty
     for file in files[1:3]:
         cut_behind_a_part(file, form)
@@ -118,7 +119,7 @@ def test_a_host_that_was_read_in_part_is_a_row_that_says_so(tmp_path, form, rank
     if form == "gzip":
         # What it lacks is the checksum behind the trace.
         files[0].write_bytes(files[0].read_bytes()[:-8])
-    p = load(folder)
+    p = load(folder, executor=executor)
     assert len(p.hosts) == ranks - 1
     rows = p.pods.missing
     assert rows["file"].tolist() == [file.name for file in files[1:4]]
