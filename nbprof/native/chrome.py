@@ -74,10 +74,10 @@ class _Functions(NamedTuple):
 
 @cache
 def _functions() -> _Functions:
-    found = library.load().library
-    assert found is not None
-    scan, columns = found.nbprof_chrome_scan, found.nbprof_chrome_columns
-    free = found.nbprof_chrome_free
+    loaded = library.load().library
+    assert loaded is not None
+    scan, columns = loaded.nbprof_chrome_scan, loaded.nbprof_chrome_columns
+    free = loaded.nbprof_chrome_free
     scan.restype = ctypes.c_void_p
     scan.argtypes = [
         ctypes.c_char_p,

@@ -87,8 +87,8 @@ def build(folder: Path, target: str = "") -> Path:
     path = folder / library_name(target)
     sources = sorted(map(str, HERE.glob("*.c")))
     # The old library may be loaded: the new one takes its place as a whole.
-    with tempfile.TemporaryDirectory(dir=folder) as made:
-        result = Path(made) / path.name
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        result = Path(scratch) / path.name
         done = _run([*command, *flags, *sources, "-o", str(result)])
         if done.returncode != 0:
             raise OSError(f"{shlex.join(command)} failed:\n{done.stderr.strip()}")

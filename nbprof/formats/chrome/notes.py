@@ -85,10 +85,10 @@ def rounded_times(count: int) -> Note:
     return info("rounded_times", f"Times with digits below a picosecond, rounded: {count:,}.")
 
 
-def unused_phase(what: str, letter: str, count: int) -> Note:
+def unused_phase(events: str, letter: str, count: int) -> Note:
     return info(
         "unused_events",
-        f"Not shown, because no figure uses them: {what} (ph {letter}), {count:,}.",
+        f"Not shown, because no figure uses them: {events} (ph {letter}), {count:,}.",
     )
 
 

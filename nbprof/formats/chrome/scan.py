@@ -51,38 +51,37 @@ def scan(data: bytes, base: int = 0) -> Scanned:
     Uneven
         It can't be read in one go.
     """
-    found = native.scan(data)
-    if not len(found.span):
+    columns = native.scan(data)
+    if not len(columns.span):
         raise Uneven
-    return Scanned(
-        _part(data, found, base), np.flatnonzero(found.bad), found.span, found.end, found.closed
-    )
+    part, again = _part(data, columns, base), np.flatnonzero(columns.bad)
+    return Scanned(part, again, columns.span, columns.end, columns.closed)
 
 
-def _part(data: bytes, found: Columns, base: int) -> Part:
+def _part(data: bytes, columns: Columns, base: int) -> Part:
     """The columns of all events; those marked bad are not to be used."""
-    texts = [
-        text(data[start:end]) if quoted else data[start:end].decode("utf-8", "replace")
-        for start, end, quoted in found.text.tolist()
-    ]
-    start, length = (Times(found.ns[i], found.ps[i], found.state[i]) for i in range(2))
-    for first, end, event, row in found.hard.tolist():
+    texts: list[str] = []
+    for first, end, quoted in columns.text.tolist():
+        raw = data[first:end]
+        texts.append(text(raw) if quoted else raw.decode("utf-8", "replace"))
+    start, length = (Times(columns.ns[i], columns.ps[i], columns.state[i]) for i in range(2))
+    for first, end, event, row in columns.hard.tolist():
         raw = data[first:end]
         if row < 0:
-            found.rounded[event] += _put_time(start if row == -1 else length, event, raw)
+            columns.rounded[event] += _put_time(start if row == -1 else length, event, raw)
         else:
-            _put_value(found, row, raw, texts)
-    top, args = _groups(data, found)
+            _put_value(columns, row, raw, texts)
+    top, args = _groups(data, columns)
     return Part(
-        found.span[:, 0] + base,
-        found.phase,
-        dict(zip(TEXT_FIELDS, found.fields, strict=True)),
+        columns.span[:, 0] + base,
+        columns.phase,
+        dict(zip(TEXT_FIELDS, columns.fields, strict=True)),
         start,
         length,
         top,
         args,
         texts,
-        int(found.rounded[~found.bad].sum()),
+        int(columns.rounded[~columns.bad].sum()),
     )
 
 
@@ -96,25 +95,25 @@ def _put_time(times: Times, event: int, raw: bytes) -> bool:
     return exact[1]
 
 
-def _put_value(found: Columns, row: int, raw: bytes, texts: list[str]) -> None:
+def _put_value(columns: Columns, row: int, raw: bytes, texts: list[str]) -> None:
     """Puts a value that is no plain number."""
     decoded = scalar(raw)
     if decoded is None:
-        found.kind[row] = _NO_VALUE
+        columns.kind[row] = _NO_VALUE
     elif isinstance(decoded[1], str):
-        found.kind[row], found.value[row] = TEXT, len(texts)
+        columns.kind[row], columns.value[row] = TEXT, len(texts)
         texts.append(decoded[1])
     else:
-        found.kind[row], found.value[row] = decoded
+        columns.kind[row], columns.value[row] = decoded
 
 
-def _groups(data: bytes, found: Columns) -> tuple[dict[str, Rows], dict[str, Rows]]:
+def _groups(data: bytes, columns: Columns) -> tuple[dict[str, Rows], dict[str, Rows]]:
     """Rows by key: of fields that have no column of their own, and of args."""
     groups: tuple[dict[str, Rows], dict[str, Rows]] = ({}, {})
-    left_out = found.bad[found.event] | (found.kind == _NO_VALUE)
+    left_out = columns.bad[columns.event] | (columns.kind == _NO_VALUE)
     all_good = not left_out.any()
-    edges = found.edges.tolist()
-    for number, (start, end) in enumerate(found.key.tolist()):
+    edges = columns.edges.tolist()
+    for number, (start, end) in enumerate(columns.key.tolist()):
         name = text(data[start:end])
         for is_arg, group in enumerate(groups):
             kind = 2 * number + is_arg
@@ -122,10 +121,10 @@ def _groups(data: bytes, found: Columns) -> tuple[dict[str, Rows], dict[str, Row
             rows: slice | npt.NDArray[np.intp] = slice(edges[kind], edges[kind + 1])
             if not all_good:
                 rows = np.flatnonzero(~left_out[rows]) + edges[kind]
-            event = found.event[rows].copy()
+            event = columns.event[rows].copy()
             if len(event):
-                value: npt.NDArray[np.signedinteger[Any]] = found.value[rows].copy()
-                if not found.wide[kind]:
+                value: npt.NDArray[np.signedinteger[Any]] = columns.value[rows].copy()
+                if not columns.wide[kind]:
                     value = value.astype(np.int32)
-                group[name] = Rows(event, found.kind[rows].copy(), value)
+                group[name] = Rows(event, columns.kind[rows].copy(), value)
     return groups

@@ -56,10 +56,10 @@ def more_profiler_messages(count: int) -> Note:
     return warning("more_profiler_messages", f"The profiler reported: {count:,} more.")
 
 
-def equal_hosts(host: str, shown: str) -> Note:
+def equal_hosts(host: str, label: str) -> Note:
     return warning(
         "equal_host_names",
-        f"Two files name the same host, {host}; the second is shown as {shown}. A run has one file"
+        f"Two files name the same host, {host}; the second is shown as {label}. A run has one file"
         " per host: if these are separate recordings, open them separately, because their figures"
         " are mixed here.",
     )
