@@ -1,3 +1,1 @@
-"""How are the bytes of large files read fast? In C, by one library for every version of Python,
-which knows nothing of nbprof.
-"""
+"""Readers in C for the bytes of large files, and what calls them; none of the analysis."""
