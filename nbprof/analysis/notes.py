@@ -11,13 +11,13 @@ _MOST_RANKS = 8
 _MOST_REPEATED = 4
 
 
-def hosts_without_device(hosts: Sequence[str]) -> Note:
+def uncompared_hosts(hosts: Sequence[str]) -> Note:
     """Hosts without device activity where others have it."""
     subject = "They only coordinate, or their recordings are incomplete; they are"
     if len(hosts) == 1:
         subject = "It only coordinates, or its recording is incomplete; it is"
     return info(
-        "hosts_without_device",
+        "uncompared_hosts",
         f"{', '.join(hosts)}: no device activity, unlike the other hosts. {subject} not compared.",
     )
 

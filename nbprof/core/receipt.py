@@ -29,7 +29,7 @@ class Note:
 
     level: Level
     text: str
-    key: str = ""
+    key: str
 
 
 @dataclass(frozen=True)
@@ -98,17 +98,17 @@ class Receipt:
         """Number of skipped events."""
         return sum(self.skipped.values())
 
-    def skip(self, reason: str, count: int = 1, *, key: str = "") -> None:
+    def skip(self, reason: str, count: int = 1, *, key: str) -> None:
         """Count skipped events; the reason ends the sentence "3 events ..."."""
         if count:
             self.skipped[reason] = self.skipped.get(reason, 0) + count
             self.keys[reason] = key
 
-    def info(self, text: str, *, key: str = "") -> None:
+    def info(self, text: str, *, key: str) -> None:
         """Add a fact."""
         self.add(Note("info", text, key))
 
-    def warn(self, text: str, *, key: str = "") -> None:
+    def warn(self, text: str, *, key: str) -> None:
         """Add a warning: something that makes the numbers less reliable."""
         self.add(Note("warning", text, key))
 

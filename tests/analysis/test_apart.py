@@ -292,8 +292,11 @@ def test_a_host_is_opened_whole(both):
 
 
 def test_what_hosts_say_alike_is_said_once():
-    same, warned = Note("info", "No allocator events."), Note("warning", "Events of host1 overlap.")
-    counted = Note("info", "2 events have no launch.")
+    same, warned = (
+        Note("info", "No allocator events.", "test"),
+        Note("warning", "Events of host1 overlap.", "test"),
+    )
+    counted = Note("info", "2 events have no launch.", "test")
     names = [["host0"], ["host1"], ["host2"]]
     found = combine.folded([[same, counted], [same, warned, counted], [same, counted]], names)
     assert [note.text for note in found] == [

@@ -291,7 +291,7 @@ def test_a_host_that_only_coordinates_is_no_worker(tmp_path):
     steps = p.steps.frame
     assert steps.loc[steps["host"] == "a", "device_compute_ms"].isna().all(), "not measured there"
     assert p.pods.frame["worker"].unique().tolist() == ["host-b"]
-    assert "hosts_without_device" in set(p.receipt.notes["key"])
+    assert "uncompared_hosts" in set(p.receipt.notes["key"])
     mean = p.steps.summary.set_index("category")["mean_ms"]
     assert not np.isnan(mean["device_compute"])
 

@@ -8,14 +8,14 @@ from nbprof.analysis import notes
 
 SENTENCES = [
     (
-        notes.hosts_without_device(["a"]),
+        notes.uncompared_hosts(["a"]),
         (
             "a: no device activity, unlike the other hosts. It only coordinates, or its recording is"
             " incomplete; it is not compared."
         ),
     ),
     (
-        notes.hosts_without_device(["a", "b"]),
+        notes.uncompared_hosts(["a", "b"]),
         (
             "a, b: no device activity, unlike the other hosts. They only coordinate, or their"
             " recordings are incomplete; they are not compared."

@@ -44,7 +44,7 @@ def notice(run):
 def test_dropped_events_have_the_remedy_of_their_cause(reasons, text):
     run = fake.run()
     for count, reason in zip((3, 1), reasons, strict=False):
-        run.receipt.skip(reason, count)
+        run.receipt.skip(reason, count, key="test")
     told = notice(run)
     assert told["text"].endswith(text)
     assert "code" not in told
@@ -54,7 +54,7 @@ def test_dropped_events_have_the_remedy_of_their_cause(reasons, text):
 def test_one_event_is_no_events():
     assert str(Receipt(events=1)).startswith("1 event read, 0 dropped")
     run = fake.run()
-    run.receipt.skip("left out: no time (ts).")
+    run.receipt.skip("left out: no time (ts).", key="test")
     assert notice(run)["title"].endswith("was dropped.")
 
 

@@ -369,7 +369,7 @@ def test_what_was_read_of_a_file_that_is_cut_off_is_known_again(cache, tmp_path,
 def test_the_receipt_names_the_file_where_it_lies_now(cache, tmp_path, monkeypatch, reads):
     def talkative(pieces, *rest, **more):
         trace = xspace_read(pieces, *rest, **more)
-        trace.receipt.warn(f"{pieces[0].label} has an odd tail.")
+        trace.receipt.warn(f"{pieces[0].label} has an odd tail.", key="test")
         return trace
 
     xspace_read = xspace.read

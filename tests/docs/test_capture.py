@@ -65,7 +65,7 @@ def test_the_sentences_on_steps_are_those_that_are_said():
 
     room = Path(nbprof.capture.__path__[0])
     source = "\n".join(
-        path.read_text() for path in [*room.glob("*.py"), room.parent / "sources" / "recording.py"]
+        path.read_text() for path in [*room.glob("*.py"), room.parent / "core" / "sidecar.py"]
     )
     said = [row[2].strip("`").removeprefix("steps: ") for row in rows("Steps")]
     assert len(said) >= 6

@@ -129,7 +129,7 @@ def test_on_ci_what_is_unknown_fails_unless_it_is_said_otherwise(monkeypatch):
 
 def test_doubts_make_what_is_within_its_limit_unknown_and_nothing_else(tmp_path):
     profile = trained(tmp_path, kernels=3)
-    profile.run.as_read.receipt.skip("left out: no time (ts).", 7)
+    profile.run.as_read.receipt.skip("left out: no time (ts).", 7, key="test")
     found = outcomes(expect(profile).kernels(max=3).launches(max=2).dropped(max=0))
     # Events that are missing only make counts smaller.
     assert found == {"kernels": "unknown", "launches": "fail", "dropped": "fail"}
@@ -277,7 +277,7 @@ def test_the_last_twenty_runs_are_kept(tmp_path):
 def test_times_of_a_recording_in_doubt_are_not_compared_nor_kept(tmp_path):
     path = tmp_path / "step.json"
     doubtful = timed(tmp_path / "a", [10.0] * 5)
-    doubtful.repeats[3].run.as_read.receipt.skip("left out: no time (ts).", 7)
+    doubtful.repeats[3].run.as_read.receipt.skip("left out: no time (ts).", 7, key="test")
     assert outcomes(expect(doubtful, update="new").against(path).step_time(slower="5 %")) == {
         "step_time": "unknown"
     }

@@ -102,7 +102,7 @@ def test_without_steps_counts_are_of_the_recording(tmp_path):
 
 def test_a_recording_in_doubt_makes_every_count_uncertain(tmp_path):
     profile = trained(tmp_path)
-    profile.run.as_read.receipt.skip("left out: no time (ts).", 7)
+    profile.run.as_read.receipt.skip("left out: no time (ts).", 7, key="test")
     found = values(profile)
     assert found["kernels"] == (3, "the recording is in doubt: 7 events left out: no time (ts)")
     assert found["dropped"] == (7, "")

@@ -203,12 +203,12 @@ def test_a_file_that_may_not_be_read_is_a_row(job, monkeypatch):
 
 def test_a_note_on_a_file_is_of_its_host_alone():
     cut, both = (
-        Note("warning", "two.json: The file is truncated."),
-        Note("warning", "Launches are missing."),
+        Note("warning", "two.json: The file is truncated.", "test"),
+        Note("warning", "Launches are missing.", "test"),
     )
     groups, files = [["rank 1", "rank 2"], ["rank 3"]], [["one.json", "two.json"], ["three.json"]]
     found = combine.folded(
-        [[cut, both], [Note("warning", "The file is truncated.")]], groups, files
+        [[cut, both], [Note("warning", "The file is truncated.", "test")]], groups, files
     )
     assert [note.text for note in found] == [
         "rank 2, rank 3: The file is truncated.",

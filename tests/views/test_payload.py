@@ -561,7 +561,7 @@ def test_one_notice_at_a_time_the_gravest_first(changes, kind, words):
 
 def test_dropped_events_make_the_profile_partial():
     run = fake.run()
-    run.receipt.skip("were dropped by the recorder", 766)
+    run.receipt.skip("were dropped by the recorder", 766, key="test")
     assert payload.dashboard(run)["meta"]["notice"]["title"] == "766 of 943 events were dropped."
 
 

@@ -43,7 +43,7 @@ def test_text_of_a_run_without_steps_says_so():
 
 def test_a_notice_takes_a_line_and_ten_stay_ten():
     run = fake.run()
-    run.receipt.skip("were dropped by the recorder", 5)
+    run.receipt.skip("were dropped by the recorder", 5, key="test")
     lines = text.summary(payload.dashboard(run)).splitlines()
     assert len(lines) == 10
     assert lines[2].startswith("Note: 5 of 182 events were dropped.")

@@ -48,7 +48,7 @@ def frame(
     working = _with_device(steps, rows_by_host)
     if working and len(working) < len(rows_by_host):
         idle = [host for host in rows_by_host if host not in working]
-        for_receipt.append(notes.hosts_without_device(idle))
+        for_receipt.append(notes.uncompared_hosts(idle))
         rows_by_host = working
     if not rows_by_host:
         return pd.DataFrame(columns=COLUMNS), for_receipt

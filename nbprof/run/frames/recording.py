@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
@@ -81,7 +82,9 @@ class Recording(Frames):
         self.as_read = trace
         self.snapshot_pieces: Sequence[SourceFile] = ()
         self.graph_captures: Sequence[Capture] = ()
-        self.memo = Memo(source, run_cache, Failures(trace.receipt.warn))
+        self.memo = Memo(
+            source, run_cache, Failures(partial(trace.receipt.warn, key="part_failed"))
+        )
         self._interpret = interpret
         self._given_peaks = dict(given_peaks or {})
 
