@@ -18,7 +18,7 @@ from nbprof.run.frames import programs
 from nbprof.run.stated import NeedsHostError
 from tests.analysis.test_hosts import MADE, jitted
 from tests.support import pods
-from tests.support.frames import OF_A_PROFILE, public
+from tests.support.frames import OF_A_PROFILE, WITHOUT_NOTES, public
 from tests.support.ranks import job
 from tests.support.xspace import chunk, training_run
 
@@ -189,7 +189,7 @@ def test_what_compares_hosts_is_advised_in_words_of_their_framework(tmp_path):
     )
 
 
-@pytest.mark.parametrize("name", OF_A_PROFILE)
+@pytest.mark.parametrize("name", WITHOUT_NOTES)
 def test_frames_of_hosts_read_apart_are_those_read_at_once(both, name):
     joint, apart = both
     try:

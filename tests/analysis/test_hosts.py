@@ -18,7 +18,7 @@ from nbprof.profiles.comparison import compare
 from nbprof.profiles.load import load
 from nbprof.schema.frames import WHERE_KNOWN
 from tests.support import msprof
-from tests.support.frames import OF_A_PROFILE, below, public
+from tests.support.frames import WITHOUT_NOTES, below, public
 from tests.support.hlo import computation, instruction, metadata_plane, program
 from tests.support.host_sums import NEITHER, REASONS, SUM, extent, of_each
 from tests.support.profiles import real
@@ -203,7 +203,7 @@ def profiles_hold(one, several, count):
     assert not several.pods.stragglers["straggler"].any()
     assert not len(several.pods.outliers)
     assert not several.pods.collectives["slow"].any()
-    for name in OF_A_PROFILE:
+    for name in WITHOUT_NOTES:
         try:
             alone = public(one, name)
         except Exception as error:

@@ -17,7 +17,7 @@ import pytest
 import nbprof
 from tests.parity.test_ascend_databases import TORCH, UNSTATED, ordered
 from tests.support import ascend_db, msprof
-from tests.support.frames import OF_A_PROFILE, public
+from tests.support.frames import WITHOUT_NOTES, public
 
 BASE = "ascend_pytorch_profiler_0.db"
 CARRIER = 3 * 10**9
@@ -174,7 +174,7 @@ def _without_carriers(frame: pd.DataFrame) -> pd.DataFrame:
 def test_every_frame_is_that_of_the_text(pair):
     text, base, _ = pair
     compared = 0
-    for frame in OF_A_PROFILE:
+    for frame in WITHOUT_NOTES:
         if frame in ("trace.tracks", "trace.lanes"):
             # The stream of the carriers has a track and lanes.
             continue

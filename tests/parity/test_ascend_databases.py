@@ -14,7 +14,7 @@ import pytest
 
 import nbprof
 from tests.support import ascend_db, msprof
-from tests.support.frames import OF_A_PROFILE, public
+from tests.support.frames import WITHOUT_NOTES, public
 
 TORCH, PROF = "h_1_20250109084754000_ascend_pt", "PROF_000001_20250109084754000_A"
 
@@ -95,7 +95,7 @@ def test_every_frame_is_that_of_the_text(folder, name):
     text, base = pair(name, folder)
     assert base.run.devices["name"].tolist() == ["Ascend910B4"]
     compared = 0
-    for frame in OF_A_PROFILE:
+    for frame in WITHOUT_NOTES:
         a, b = (
             public(p, frame).drop(columns=UNSTATED.get(frame, []), errors="ignore")
             for p in (text, base)

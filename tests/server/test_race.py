@@ -21,12 +21,12 @@ from nbprof.core import confinement
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import LocalFile
 from nbprof.formats.beside import beside
-from nbprof.profiles.load import captured
 from nbprof.run.many import open_run
 from nbprof.server.complete_run import blocks, complete_run, zipped
 from nbprof.server.paths import resolve
 from nbprof.server.runs import Search
 from nbprof.server.worker import Desk
+from nbprof.sources.recording import CaptureInfo
 from tests.server.conftest import place, torch_trace
 from tests.support.xspace import training_run
 
@@ -213,9 +213,9 @@ def test_what_the_list_of_runs_looks_into(root, outside, monkeypatch, secret, pa
 def test_what_an_assistant_opens(root, outside, monkeypatch, secret, path):
     def read():
         files, _ = Roots([root]).find("runs.zip" if path == "runs.zip" else "run/t.pt.trace.json")
-        captured(files)
+        CaptureInfo.of(files.sidecar)
         read_beside(files)
-        assert open_run(files, captured(files)).steps is not None
+        assert open_run(files, CaptureInfo.of(files.sidecar)).steps is not None
 
     replaced = Replaced(monkeypatch, root / path, outside / path)
     assert not secret(replaced, read)

@@ -18,6 +18,8 @@ from nbprof.tools.ascend.accessor import Part
 ARGUMENTS = {"trace.range": (0, 100)}
 """What a call needs."""
 OF_A_PROFILE = [name for name in SCHEMA if not name.startswith(("memory_viewer[", "comparison."))]
+WITHOUT_NOTES = [name for name in OF_A_PROFILE if name != "receipt.notes"]
+"""Notes also say how files were read, which differs where the figures are the same."""
 
 
 def public(profile: Any, name: str) -> pd.DataFrame:

@@ -17,7 +17,8 @@ TIMES = (
 def shown(*rows):
     """Positions of the rows that are shown, given as (depth, ms per step) in preorder."""
     depth, ms = zip(*rows, strict=True)
-    return ranges._largest(pd.DataFrame({**dict.fromkeys(TIMES, ms), "depth": depth}), 100.0)
+    frame = pd.DataFrame({**dict.fromkeys(TIMES, ms), "depth": depth})
+    return ranges._largest(ranges._longest_times(frame), frame["depth"].to_numpy(), 100.0)
 
 
 def test_a_range_is_shown_with_those_around_it():
