@@ -7,9 +7,7 @@ from nbprof.core.receipt import Note, info, warning
 NO_TIME = "left out: no time (ts)."
 INVALID_TIME = "left out: time (ts) is not a number or is out of range."
 LOST_TIME = "left out: at time 0 while all others are much later (the profiler lost their times)."
-FAR = "left out: more than a week away from the rest of the trace."
 INVALID_DURATION = "left out: duration is not a number."
-LONG = "left out: duration of more than a week (an overflow of the profiler's counter)."
 NO_PHASE = "left out: no valid phase (ph)."
 NO_BEGIN = "left out: ends of slices without a begin (ph E without B)."
 NO_ASYNC_BEGIN = "left out: ends of async slices without a begin (ph e without b)."
@@ -27,8 +25,8 @@ def native_reader_missing(reason: str) -> Note:
     return info(
         "native_reader_missing",
         "Chrome traces are read about 30 times more slowly than usual, because nbprof's compiled"
-        f" reader is missing: {reason}. Install nbprof anew, from a wheel for this platform or"
-        " where there is a C compiler.",
+        f" reader is missing: {reason}. Reinstall nbprof from a wheel for this platform, or with"
+        " a C compiler on the PATH.",
     )
 
 
@@ -137,11 +135,4 @@ def no_duration(count: int) -> Note:
     return warning(
         "events_without_duration",
         f"Complete events without a duration, taken as 0: {count:,}.",
-    )
-
-
-def negative_durations(count: int) -> Note:
-    return warning(
-        "negative_durations",
-        f"Events that end before they start, treated as having zero duration: {count:,}.",
     )

@@ -15,6 +15,7 @@ import numpy as np
 
 from nbprof.core.receipt import Receipt
 from nbprof.core.trace import TEXT, Int64s
+from nbprof.formats import notes as shared_notes
 from nbprof.formats.chrome import notes
 from nbprof.formats.chrome.part import GOOD, Part, Rows
 from nbprof.formats.chrome.values import LONGEST_PS
@@ -74,7 +75,7 @@ def clock(part: Part, used: np.ndarray, receipt: Receipt) -> tuple[int, np.ndarr
     week = LONGEST_PS // 1000
     far = (times > middle + week) | (times < middle - week)
     if far.any():
-        receipt.skip(notes.FAR, int(far.sum()), key="far_events")
+        receipt.skip(shared_notes.FAR_EVENTS, int(far.sum()), key="far_events")
         good[rows[far]] = False
         times = times[~far]
     return int(times.min()), good
@@ -96,11 +97,11 @@ def complete(part: Part, rows: Int64s, receipt: Receipt) -> tuple[Int64s, Int64s
     rows = rows[~bad]
     week = LONGEST_PS // 1000
     long = part.length.ns[rows] > week
-    receipt.skip(notes.LONG, int(long.sum()), key="long_durations")
+    receipt.skip(shared_notes.LONG_DURATIONS, int(long.sum()), key="long_durations")
     rows = rows[~long]
     negative = part.length.ns[rows] < 0
     if negative.any():
-        receipt.add(notes.negative_durations(int(negative.sum())))
+        receipt.add(shared_notes.negative_durations(int(negative.sum())))
     duration = np.where(
         negative, 0, part.length.ns[rows] * np.where(negative, 0, 1) * 1000 + part.length.ps[rows]
     )
