@@ -153,11 +153,10 @@ def in_steps(
     """By run the row of the step in which it begins, -1 for none; by step how many devices of its
     host ran any.
     """
-    hosts = (
-        pd.Index(activity.hosts).get_indexer(pd.Index(steps["host"]))
-        if "host" in steps.columns
-        else np.zeros(len(steps), np.int64)
-    )
+    if "host" in steps.columns:
+        hosts = pd.Index(activity.hosts).get_indexer(pd.Index(steps["host"]))
+    else:
+        hosts = np.zeros(len(steps), np.int64)
     host, start = (runs[name].to_numpy(np.int64) for name in ("host", "start"))
     first, _ = unique_rows(host, runs["device"].to_numpy(np.int64))
     devices = np.bincount(host[first], minlength=len(activity.hosts))

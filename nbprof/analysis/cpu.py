@@ -213,11 +213,10 @@ def _pieces(table: pd.DataFrame, kind: str) -> _Runs:
     child = np.flatnonzero(parent >= 0)
     child = child[np.argsort(parent[child], kind="stable")]
     parent_of = parent[child]
-    follows = (
-        np.append(parent_of[1:] == parent_of[:-1], False)
-        if len(parent_of)
-        else np.zeros(0, np.bool_)
-    )
+    if len(parent_of):
+        follows = np.append(parent_of[1:] == parent_of[:-1], False)
+    else:
+        follows = np.zeros(0, np.bool_)
     next_start = np.append(start[child][1:], 0)[: len(child)]
     until = np.where(follows, next_start, end[parent_of])
     before = end.copy()

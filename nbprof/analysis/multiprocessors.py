@@ -42,11 +42,10 @@ def frame(activity: Activity, steps: pd.DataFrame, starts: Int64s) -> pd.DataFra
     blocks = _blocks(activity, kernels)
     host, device = (kernels[key].to_numpy(np.int64) for key in ("host", "device"))
     occupancy, tensor = kernels["occupancy"].to_numpy(np.float64), kernels["tensor_core"].to_numpy()
-    names = (
-        activity.devices.set_index(["host", "device"])["name"].to_dict()
-        if len(activity.devices)
-        else {}
-    )
+    if len(activity.devices):
+        names = activity.devices.set_index(["host", "device"])["name"].to_dict()
+    else:
+        names = {}
     rows = []
     first, code = unique_rows(host, device)
     of_device = rows_by_code(code)

@@ -175,11 +175,12 @@ def frame(
     )
     on_chip: dict[str, Any] = {}
     for level in (level for level in ON_CHIP if level not in UNCOUNTED):
-        on_chip[f"{level}_bytes_per_second"] = (
-            ops_measured[level].to_numpy(np.float64) / seconds
-            if level in ops_measured.columns
-            else np.nan
-        )
+        if level in ops_measured.columns:
+            on_chip[f"{level}_bytes_per_second"] = (
+                ops_measured[level].to_numpy(np.float64) / seconds
+            )
+        else:
+            on_chip[f"{level}_bytes_per_second"] = np.nan
         if level in used:
             part = np.where(used[level] > 0, used[level], np.nan)
             of_roof = np.where(part > of_roof, part, of_roof)
@@ -273,11 +274,10 @@ def _together(sums: pd.DataFrame, roof: Peaks) -> dict[str, npt.NDArray[Any]]:
     normalized, memory = (sums[name].to_numpy(np.float64) for name in ("normalized", "memory"))
     flops, moved = normalized / seconds, memory / seconds
     with np.errstate(divide="ignore", invalid="ignore"):
-        compute = (
-            sums["at_peak"].to_numpy(np.float64) / seconds
-            if "at_peak" in sums
-            else flops / roof.flops_per_second
-        )
+        if "at_peak" in sums:
+            compute = sums["at_peak"].to_numpy(np.float64) / seconds
+        else:
+            compute = flops / roof.flops_per_second
         bandwidth = moved / roof.bytes_per_second
     used = {ops.COMPUTE: compute, roof.memory: bandwidth}
     is_known = ~np.isnan(compute) & ~np.isnan(bandwidth)

@@ -41,11 +41,9 @@ class Table(Part):
     def cell(self, key: str, row: int) -> Any:
         """A text, or a number."""
         column = self.data[key]
-        return (
-            column.values[int(column.codes[row])]
-            if isinstance(column, Coded)
-            else float(column[row])
-        )
+        if isinstance(column, Coded):
+            return column.values[int(column.codes[row])]
+        return float(column[row])
 
     def head(self, key: str) -> Column:
         """The head of a column."""

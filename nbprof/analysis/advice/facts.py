@@ -179,11 +179,9 @@ class Facts:
         Kernel names of libraries and XLA do not always state the precision.
         """
         work = self.work
-        return (
-            None
-            if work is None
-            else part_in_16_bit(work.ops["own"], work.ops["narrow"], work.total_ps)
-        )
+        if work is None:
+            return None
+        return part_in_16_bit(work.ops["own"], work.ops["narrow"], work.total_ps)
 
     @cached_property
     def fixed_type_percent(self) -> float:

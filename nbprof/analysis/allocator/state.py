@@ -260,19 +260,17 @@ class Replay:
     def _plain_segments(self, count: int) -> pd.DataFrame:
         entries = self.entries
         order, group = self._groups((SEGMENT_ALLOC, SEGMENT_FREE), SEGMENT_ALLOC)
-        final = (
-            self._segments[self._segments["expandable"] == 0]
-            if self.is_complete
-            else self._segments.iloc[:0]
-        )
+        if self.is_complete:
+            final = self._segments[self._segments["expandable"] == 0]
+        else:
+            final = self._segments.iloc[:0]
         starts = np.flatnonzero(np.diff(group, prepend=-1))
         first = order[starts]
         action = entries["action"][order]
-        freed = (
-            np.minimum.reduceat(np.where(action == SEGMENT_FREE, order, NEVER), starts)
-            if len(starts)
-            else first
-        )
+        if len(starts):
+            freed = np.minimum.reduceat(np.where(action == SEGMENT_FREE, order, NEVER), starts)
+        else:
+            freed = first
         born = np.where(action[starts] == SEGMENT_ALLOC, first, -1)
         # Those of the snapshot that the history has the start of.
         last = dict(
@@ -305,11 +303,10 @@ class Replay:
         """Stretches of expandable segments that were mapped: what is at the end, less what was
         mapped since, and what was unmapped.
         """
-        final = (
-            self._segments[self._segments["expandable"] == 1]
-            if self.is_complete
-            else self._segments.iloc[:0]
-        )
+        if self.is_complete:
+            final = self._segments[self._segments["expandable"] == 1]
+        else:
+            final = self._segments.iloc[:0]
         action = self.entries["action"]
         numbers = np.arange(len(action))
         if self.is_complete:
@@ -362,11 +359,10 @@ def _laid_out(
     starts, sizes = segments["address"].to_numpy(np.int64), segments["size"].to_numpy(np.int64)
     address, size = lives.address[alive], lives.size[alive].copy()
     owner = np.searchsorted(starts, address, side="right") - 1
-    is_within = (
-        (owner >= 0) & (address < (starts + sizes)[np.maximum(owner, 0)])
-        if len(starts)
-        else np.zeros(len(alive), np.bool_)
-    )
+    if len(starts):
+        is_within = (owner >= 0) & (address < (starts + sizes)[np.maximum(owner, 0)])
+    else:
+        is_within = np.zeros(len(alive), np.bool_)
     # Two at one place cannot be.
     is_within[1:] &= address[1:] != address[:-1]
     alive, pending, address, size, owner = (
@@ -382,11 +378,12 @@ def _laid_out(
     limit = np.where(same, following, end_of)
     gap = limit - address - size
     size = np.where(gap < 0, limit - address, size)
-    total = (
-        (segments["large"].to_numpy()[owner] != 0) & (segments["expandable"].to_numpy()[owner] == 0)
-        if len(starts)
-        else gap > 0
-    )
+    if len(starts):
+        total = (segments["large"].to_numpy()[owner] != 0) & (
+            segments["expandable"].to_numpy()[owner] == 0
+        )
+    else:
+        total = gap > 0
     size = np.where((gap > 0) & (gap <= SMALL) & total, limit - address, size)
     used = pd.DataFrame(
         {

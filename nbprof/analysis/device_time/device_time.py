@@ -219,11 +219,10 @@ class Mix:
         edges = np.concatenate(times)
         order = np.argsort(edges, kind="stable")
         edges, active = edges[order], np.cumsum(np.concatenate(switches)[order], dtype=np.int8)
-        last = (
-            np.flatnonzero(np.append(edges[1:] != edges[:-1], True))
-            if len(edges)
-            else np.zeros(0, np.int64)
-        )
+        if len(edges):
+            last = np.flatnonzero(np.append(edges[1:] != edges[:-1], True))
+        else:
+            last = np.zeros(0, np.int64)
         self.time: Int64s = edges[last]
         self.bits: npt.NDArray[np.int8] = active[last][:-1]
         length = np.diff(self.time)

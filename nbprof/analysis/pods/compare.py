@@ -46,11 +46,10 @@ def compare(
     groups = collectives.by_group(
         each, len(own_times.step) if own_times is not None else 0, measured
     )
-    ranks = (
-        each[["host", "rank"]]
-        if len(each)
-        else pd.DataFrame({"host": [], "rank": pd.array([], "Int64")})
-    )
+    if len(each):
+        ranks = each[["host", "rank"]]
+    else:
+        ranks = pd.DataFrame({"host": [], "rank": pd.array([], "Int64")})
     return {
         "stragglers": late,
         "what_if": what_if.what_if(own_times, groups),

@@ -158,11 +158,10 @@ def _compilations(activity: Activity, used: pd.DataFrame) -> Count:
     work = activity.work.frame()
     compiling = work[work["cls"] == HOST_COMPILE]
     functions = activity.functions.frame()
-    mode = (
-        activity.texts.values[functions["mode"].to_numpy(np.int64)].astype(str)
-        if len(functions)
-        else np.zeros(0, "U1")
-    )
+    if len(functions):
+        mode = activity.texts.values[functions["mode"].to_numpy(np.int64)].astype(str)
+    else:
+        mode = np.zeros(0, "U1")
     traced = functions[np.char.startswith(mode, TRACED)] if len(functions) else functions
     # Tracing a function again and compiling it at once count as one.
     spans = pd.concat([rows[["event", "host", "start", "end"]] for rows in (compiling, traced)])

@@ -46,11 +46,10 @@ def format_count(steps: pd.DataFrame, hosts: int = 0, unit: Unit = MARKED) -> st
     if not counts:
         return f"no {unit.plural}"
     least, largest = min(counts), max(counts)
-    text = (
-        wording.plural(largest, unit.noun)
-        if least == largest
-        else f"{least:,} to {largest:,} {unit.plural}"
-    )
+    if least == largest:
+        text = wording.plural(largest, unit.noun)
+    else:
+        text = f"{least:,} to {largest:,} {unit.plural}"
     several = max(len(counts), hosts)
     if unit.is_recording:
         text = "one recording" if several == 1 else "one recording each"

@@ -154,11 +154,10 @@ def about_warmup(steps: pd.DataFrame, warmup: int | None, unit: Unit = MARKED) -
     if count and (warm & ~warm.groupby(steps["host"], sort=False).cummin()).any():
         # A step that is cut leads, and is not averaged either.
         numbers = steps["step"][warm].drop_duplicates().tolist()
-        subject = (
-            f"{unit.noun} {numbers[0]} is"
-            if len(numbers) == 1
-            else f"{unit.plural} {', '.join(map(str, numbers[:-1]))} and {numbers[-1]} are"
-        )
+        if len(numbers) == 1:
+            subject = f"{unit.noun} {numbers[0]} is"
+        else:
+            subject = f"{unit.plural} {', '.join(map(str, numbers[:-1]))} and {numbers[-1]} are"
     if warmup is not None and warmup < int(steps.groupby("host").size().min()):
         return f"warm-up: {subject} excluded from averages, as requested by --warmup {warmup}"
     why = f"over {WARMUP_FACTOR:g} times the median of the following ones"

@@ -137,11 +137,10 @@ class Builder:
         count = len(part)
         name, labels = (dense(part.args.get(k), count, text=True) for k in ("name", "labels"))
         sort = part.args.get("sort_index")
-        order = (
-            dict(zip(sort.event.tolist(), sort.value.tolist(), strict=True))
-            if sort is not None
-            else {}
-        )
+        if sort is not None:
+            order = dict(zip(sort.event.tolist(), sort.value.tolist(), strict=True))
+        else:
+            order = {}
         pid, tid = part.text["pid"], part.text["tid"]
         other: dict[str, int] = {}
         for row in rows.tolist():

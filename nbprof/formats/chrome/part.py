@@ -173,11 +173,10 @@ def part_of(events: Sequence[LooseEvent]) -> Part:
                 continue
             if key == "ph":
                 letter = value[1]
-                phase[row] = (
-                    ord(letter)
-                    if isinstance(letter, str) and len(letter) == 1 and letter.isascii()
-                    else 255
-                )
+                if isinstance(letter, str) and len(letter) == 1 and letter.isascii():
+                    phase[row] = ord(letter)
+                else:
+                    phase[row] = 255
             elif key in text:
                 text[key][row] = texts[str(value[1])]
             else:

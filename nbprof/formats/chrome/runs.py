@@ -285,11 +285,10 @@ def _again(
     same = [hosts[position] for position in sorted(hosts)]
     if not same:
         return ()
-    sentence = (
-        "has a rank number of this run, so it is"
-        if len(same) == 1
-        else "have rank numbers of this run, so they are"
-    )
+    if len(same) == 1:
+        sentence = "has a rank number of this run, so it is"
+    else:
+        sentence = "have rank numbers of this run, so they are"
     text = (
         f"{join_some(same, 4)} next to it {sentence} not part of it: nbprof.runs lists the runs"
         " of a folder."
@@ -393,11 +392,10 @@ def _recorded_separately(ranks: list[_Rank]) -> bool:
 
 
 def _order(rank: _Rank) -> tuple[list[int], str]:
-    places = (
-        [rank.rank]
-        if isinstance(rank.rank, int)
-        else [int(axis) for axis in str(rank.rank or "").split(".") if axis]
-    )
+    if isinstance(rank.rank, int):
+        places = [rank.rank]
+    else:
+        places = [int(axis) for axis in str(rank.rank or "").split(".") if axis]
     return places, rank.worker
 
 
@@ -438,17 +436,15 @@ def _choice(group: list[_Rank]) -> tuple[Note, ...]:
     times = [member.time for member in group]
     spread = max(times) - min(times)
     named = all(member.rank is not None for member in group)
-    why = (
-        "by the numbers of ranks in their names"
-        if named
-        else "because different workers wrote them"
-    )
+    if named:
+        why = "by the numbers of ranks in their names"
+    else:
+        why = "because different workers wrote them"
     if all(member.dated for member in group):
-        when = (
-            f" and times that differ by {spread:.0f} s"
-            if spread >= 1
-            else " and times that are the same"
-        )
+        if spread >= 1:
+            when = f" and times that differ by {spread:.0f} s"
+        else:
+            when = " and times that are the same"
     elif spread > _TOGETHER_S:
         when = (
             f", though the files were last changed {_length(spread)} apart and do not have a"

@@ -119,11 +119,10 @@ def _lanes(
                 "sort_index": names.process_sort.get(track.pid, 0),
             }
             planes.append(Plane(file.host, process, stats))
-        thread = (
-            names.thread.get((track.pid, track.tid), "") or tid
-            if track.thread is None
-            else track.thread
-        )
+        if track.thread is None:
+            thread = names.thread.get((track.pid, track.tid), "") or tid
+        else:
+            thread = track.thread
         result[i] = len(lanes)
         sort = names.thread_sort.get((track.pid, track.tid), 0)
         lanes.append(

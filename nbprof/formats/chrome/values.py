@@ -52,11 +52,9 @@ def text(raw: bytes) -> str:
     except ValueError:
         result = _ESCAPE.sub(lambda m: _SIMPLE[m[1]] if m[1] else chr(int(m[2], 16)), written)
     # Halves of a surrogate pair can't be written to a file or a page again.
-    return (
-        result
-        if result.isascii()
-        else result.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    )
+    if result.isascii():
+        return result
+    return result.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def is_nothing(raw: bytes) -> bool:

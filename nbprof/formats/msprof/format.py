@@ -82,11 +82,9 @@ def _by_name(head: Head) -> Kind | None:
     trace = kind is not None and kind.format != ""
     if use == "partial" and kind is not None and trace and _TIMELINE.search(head.data):
         return replace(kind, format=NAME)
-    return (
-        Kind(NAME, "the findings of Ascend's tools")
-        if use == "analysed" and not trace and _FOUND.search(head.data)
-        else None
-    )
+    if use == "analysed" and not trace and _FOUND.search(head.data):
+        return Kind(NAME, "the findings of Ascend's tools")
+    return None
 
 
 def _framework(path: Path) -> Framework:

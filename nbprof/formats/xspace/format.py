@@ -61,11 +61,9 @@ def sniff(head: Head) -> Kind | None:
     for suffix, description, source in _OTHERS:
         if lower.endswith(suffix):
             return Kind("", description, source=source)
-    return (
-        Kind("", "a protobuf file, but not an XSpace profile")
-        if lower.endswith(".pb") and not is_text(head.data[:4096])
-        else None
-    )
+    if lower.endswith(".pb") and not is_text(head.data[:4096]):
+        return Kind("", "a protobuf file, but not an XSpace profile")
+    return None
 
 
 # Fields of an XSpace down to lines and stats: the wire type, _TEXT, or the message that is below.

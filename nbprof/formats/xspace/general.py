@@ -128,11 +128,10 @@ def stats(buf: wire.Bytes, owner: Int64s, start: Int64s, end: Int64s, depth: int
             index = column.message[rows]
             seen[index] = column.end[rows]
             tag[index] = field_tag
-            value[index] = (
-                wire.fixed64(buf, column.value[rows])
-                if field_tag == DOUBLE_TAG
-                else column.value[rows]
-            )
+            if field_tag == DOUBLE_TAG:
+                value[index] = wire.fixed64(buf, column.value[rows])
+            else:
+                value[index] = column.value[rows]
             stop[index] = column.end[rows]
     result = StatRows(owner, ident, tag, value, stop)
     if texts is not None:

@@ -120,14 +120,15 @@ def program_idents(programs: Iterable[tuple[str, int, object]]) -> list[int]:
     listed = list(programs)
     times = Counter(program_id for _, _, program_id in listed if isinstance(program_id, int))
     # Below 0 there are no small numbers, and no fingerprint that is as short as a key.
-    return [
-        _signed(program_id)
-        if isinstance(program_id, int) and times[program_id] == 1
-        else -1 - key
-        if isinstance(program_id, int)
-        else _unstated(name, key)
-        for name, key, program_id in listed
-    ]
+    result = []
+    for name, key, program_id in listed:
+        if not isinstance(program_id, int):
+            result.append(_unstated(name, key))
+        elif times[program_id] == 1:
+            result.append(_signed(program_id))
+        else:
+            result.append(-1 - key)
+    return result
 
 
 def _unstated(name: str, key: int) -> int:

@@ -202,12 +202,10 @@ class _Chains:
         # overwritten by it.
         chain = np.empty(int(first[-1]) + 1, np.int64)
         for turn, (who, places) in enumerate(rounds):
-            keep = (
-                turn < lengths[who]
-                if turn + 1 == len(rounds) or len(rounds[turn + 1][0]) != len(who)
-                else slice(None)
-            )
-            chain[first[who[keep]] + turn] = places[keep]
+            if turn + 1 == len(rounds) or len(rounds[turn + 1][0]) != len(who):
+                keep = turn < lengths[who]
+                who, places = who[keep], places[keep]
+            chain[first[who] + turn] = places
         self.chain, self.first, self.ends = chain[:-1], first, ends
 
     def stitch(self, start: int, stop: int, other_fields: list[Other]) -> Int64s:

@@ -249,11 +249,10 @@ class _Builder:
                 path=file.label,
             )
         if not read:
-            why = (
-                f"none of its records is an XSpace: {skipped[0]}"
-                if skipped
-                else "it contains no records."
-            )
+            if skipped:
+                why = f"none of its records is an XSpace: {skipped[0]}"
+            else:
+                why = "it contains no records."
             raise ReadError(f"{why} {_DAMAGED}", path=file.label)
         if len(self.planes) == self.file.first:
             raise ReadError(
@@ -291,11 +290,10 @@ class _Builder:
         file.errors += space.errors
         file.warnings += space.warnings
         if space.truncated_at >= 0:
-            planes = (
-                "1 plane before that is"
-                if len(space.planes) == 1
-                else f"{len(space.planes):,} planes before that are"
-            )
+            if len(space.planes) == 1:
+                planes = "1 plane before that is"
+            else:
+                planes = f"{len(space.planes):,} planes before that are"
             file.truncations.append(
                 f"{label} is truncated: it ends inside the field at byte {space.truncated_at:,}."
                 f" The {planes} complete and shown; what comes after is missing. Copy the file"

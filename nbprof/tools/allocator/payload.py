@@ -184,11 +184,10 @@ def _when(oom: pd.Series[Any]) -> str:
 
 def _figures(now: dict[str, float | int], row: dict[Any, Any], backend: Backend) -> list[Figure]:
     reserved = float(now["reserved_bytes"])
-    share = (
-        wording.percent(100 * float(now["allocated_bytes"]) / reserved)
-        if reserved
-        else wording.MISSING
-    )
+    if reserved:
+        share = wording.percent(100 * float(now["allocated_bytes"]) / reserved)
+    else:
+        share = wording.MISSING
     stranded = (
         f"{wording.size(now['stranded_bytes'])} stranded in"
         f" {wording.plural(int(now['stranded_segments']), 'segment')}"
