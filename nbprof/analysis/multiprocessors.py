@@ -140,4 +140,6 @@ def _mean(values: Floats, weights: Floats) -> float:
     """The mean of the values that are known, by weight."""
     is_known = ~np.isnan(values)
     total = float(weights[is_known].sum())
-    return float((values[is_known] * weights[is_known]).sum() / total) if total else np.nan
+    if total:
+        return float((values[is_known] * weights[is_known]).sum() / total)
+    return np.nan

@@ -66,7 +66,9 @@ similar one.
 def limits(capability: object) -> Limits | None:
     """The limits of a compute capability given as "8.6"; None if unknown."""
     major, _, minor = str(capability).partition(".")
-    return LIMITS.get((int(major), int(minor))) if major.isdecimal() and minor.isdecimal() else None
+    if major.isdecimal() and minor.isdecimal():
+        return LIMITS.get((int(major), int(minor)))
+    return None
 
 
 def theoretical_percent(

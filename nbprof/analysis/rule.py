@@ -65,7 +65,9 @@ class _Sentence(Formatter):
     """`str.format` with `{part:percent}` to show a fraction in percent."""
 
     def format_field(self, value: float, format_spec: str) -> str:
-        return f"{100 * value:g} %" if format_spec == "percent" else str(format(value, format_spec))
+        if format_spec == "percent":
+            return f"{100 * value:g} %"
+        return str(format(value, format_spec))
 
 
 class Threshold:

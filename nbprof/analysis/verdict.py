@@ -608,7 +608,9 @@ def _busy_cores(breakdown: Breakdown) -> str:
     """The number of busy cores, as a sentence; "" if unknown."""
     contention = breakdown.contention
     cores, own_cores = contention.get("cores", 0.0), contention.get("own_cores", 0.0)
-    return f" {own_cores:.1f} of {cores:.0f} cores were busy with it." if cores else ""
+    if cores:
+        return f" {own_cores:.1f} of {cores:.0f} cores were busy with it."
+    return ""
 
 
 def contended(measured: Mapping[str, float]) -> bool:

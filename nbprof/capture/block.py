@@ -172,7 +172,9 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
         return getattr(result, name)
 
     def __repr__(self) -> str:
-        return f"<nbprof.profile: {self._reason}>" if self.result is None else repr(self.result)
+        if self.result is None:
+            return f"<nbprof.profile: {self._reason}>"
+        return repr(self.result)
 
 
 profile.__signature__ = signature()  # type: ignore[attr-defined]  # for completion and help

@@ -115,7 +115,9 @@ class HiddenCalls:
     def note(self) -> Note | None:
         """The note on hidden calls; None if nothing was hidden."""
         counts = {kind: count for kind, count in self._count.items() if count}
-        return notes.library_calls_not_recorded(counts, self._seconds) if counts else None
+        if counts:
+            return notes.library_calls_not_recorded(counts, self._seconds)
+        return None
 
     def _hook_compiler(self, name: str) -> None:
         owners, function = _COMPILERS[name]

@@ -182,7 +182,9 @@ class _Run:
 
     def taken(self) -> int:
         """The number of iterations of the current chunk that have been handed out."""
-        return self.chunk - operator.length_hint(self.ticks) if self.ticks is not None else 0
+        if self.ticks is not None:
+            return self.chunk - operator.length_hint(self.ticks)
+        return 0
 
     def note(self, now: int) -> None:
         """The current iteration has ended."""
@@ -475,7 +477,9 @@ def _loop(number: int, iterator: Iterator[Any]) -> Iterator[Any]:
     __tracebackhide__ = True
     recorder, site = _recorder, _sites.get(number)
     if recorder is None or site is None or number in recorder.through:
-        return iterator if _is_plain(iterator) else iter(partial(next, iterator), _NEVER)
+        if _is_plain(iterator):
+            return iterator
+        return iter(partial(next, iterator), _NEVER)
     run = None
     # The program's loop runs in any case.
     with contextlib.suppress(Exception):

@@ -120,7 +120,9 @@ class Session:
     def elsewhere(self) -> list[Note]:
         """Notes on why the run is not in the requested logdir, and where it is."""
         folder = self.windows.folder
-        return folder.notes if folder is not None and self.windows.recordings else []
+        if folder is not None and self.windows.recordings:
+            return folder.notes
+        return []
 
     def start(self) -> Session:
         """Begin to record, or to wait for the cell to import its framework.

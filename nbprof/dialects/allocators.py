@@ -22,7 +22,9 @@ _LARGEST = int(np.iinfo(np.int64).max)
 
 def or_na(values: Int64s, absent: npt.NDArray[np.bool_]) -> Column:
     """Values with NA where `absent` is True; a plain array if it never is."""
-    return pd.arrays.IntegerArray(np.where(absent, 0, values), absent) if absent.any() else values
+    if absent.any():
+        return pd.arrays.IntegerArray(np.where(absent, 0, values), absent)
+    return values
 
 
 def allocation_table(activity: act.Activity, **arrays: object) -> pd.DataFrame:

@@ -109,7 +109,9 @@ def length_ps(recorded: pd.DataFrame) -> int | None:
     None without events.
     """
     with_events = recorded[recorded["events"] > 0]
-    return int((with_events["end"] - with_events["begin"]).max()) if len(with_events) else None
+    if len(with_events):
+        return int((with_events["end"] - with_events["begin"]).max())
+    return None
 
 
 def hosts(recorded: pd.DataFrame, stepping: Collection[str]) -> list[Note]:

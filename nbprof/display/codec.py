@@ -196,7 +196,9 @@ def numbers(values: Iterable[Any] | Array) -> Array:
     exact[~np.isfinite(exact)] = np.nan
     with np.errstate(over="ignore"):
         narrow = exact.astype(np.float32)
-    return narrow if np.array_equal(narrow.astype(np.float64), exact, equal_nan=True) else exact
+    if np.array_equal(narrow.astype(np.float64), exact, equal_nan=True):
+        return narrow
+    return exact
 
 
 class _Writer:

@@ -205,4 +205,6 @@ def disarm(token: str) -> Answer:
 
 
 def _lines(first: int, last: int) -> str:
-    return f"line {int(first)}" if first == last else f"lines {int(first)} to {int(last)}"
+    if first == last:
+        return f"line {int(first)}"
+    return f"lines {int(first)} to {int(last)}"

@@ -87,6 +87,8 @@ def _folders(run: Run) -> list[Path]:
 
 def _clock(seconds: float) -> str:
     try:
-        return datetime.fromtimestamp(seconds).isoformat(" ", "seconds") if seconds > 0 else ""
+        if seconds > 0:
+            return datetime.fromtimestamp(seconds).isoformat(" ", "seconds")
+        return ""
     except (OverflowError, ValueError, OSError):
         return ""

@@ -56,7 +56,9 @@ class Summaries:
     @property
     def process(self) -> Process | None:
         """The process, while there is one."""
-        return self._process if self._process is not None and self._process.alive else None
+        if self._process is not None and self._process.alive:
+            return self._process
+        return None
 
     def cached(self, run: OnDisk) -> dict[str, Any] | None:
         """The facts of a run that was analysed before, {"message": ...} if that failed, or None.
@@ -67,7 +69,9 @@ class Summaries:
 
         key = summary.key(run.state)
         facts = self._facts.get(key) or summary.noted(key)
-        return facts if facts is not None and ("message" in facts or summary.fits(facts)) else None
+        if facts is not None and ("message" in facts or summary.fits(facts)):
+            return facts
+        return None
 
     async def analysed(
         self, run: OnDisk, top: Path | None, *, hidden: bool = True

@@ -84,7 +84,9 @@ def runs(
 def _when(seconds: float) -> Any:
     """Local time; missing if unknown or out of range."""
     try:
-        return pd.Timestamp.fromtimestamp(int(seconds)) if 0 < seconds < _LAST_S else pd.NaT
+        if 0 < seconds < _LAST_S:
+            return pd.Timestamp.fromtimestamp(int(seconds))
+        return pd.NaT
     except (OverflowError, ValueError, OSError):
         return pd.NaT
 

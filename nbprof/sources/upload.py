@@ -73,7 +73,9 @@ class Upload:
     def url_of(self, run: Path) -> str:
         """The URL of a run without secrets; "" if it was not copied."""
         name = self._targets.get(run, "")
-        return f"{public_url(self.url)}/plugins/profile/{name}" if name and not self.trouble else ""
+        if name and not self.trouble:
+            return f"{public_url(self.url)}/plugins/profile/{name}"
+        return ""
 
     def _target(self, fs: object, path: str, run: Path) -> str:
         """The folder of a run, with a name that was free when it was first copied."""

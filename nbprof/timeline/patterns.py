@@ -63,7 +63,9 @@ class Pattern:
     @property
     def number(self) -> int | None:
         """The integer that the text is, or None."""
-        return int(self.text) if re.fullmatch(r"[+-]?\d{1,20}", self.text, re.ASCII) else None
+        if re.fullmatch(r"[+-]?\d{1,20}", self.text, re.ASCII):
+            return int(self.text)
+        return None
 
     def matches(self, texts: Iterable[object]) -> npt.NDArray[np.bool_]:
         """Mask of texts that match, bool[n]; False for those not reached in time."""

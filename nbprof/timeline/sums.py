@@ -35,7 +35,9 @@ class Rows:
     clipped_self_time: Int64s
 
     def __len__(self) -> int:
-        return self.rows.stop - self.rows.start if isinstance(self.rows, slice) else len(self.rows)
+        if isinstance(self.rows, slice):
+            return self.rows.stop - self.rows.start
+        return len(self.rows)
 
     def chunks(self) -> Iterator[tuple[slice | Int64s, Floats, Floats]]:
         """Chunks of the rows with the duration and the self time of each in the range, ps."""

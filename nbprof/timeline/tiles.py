@@ -264,7 +264,9 @@ def _positions(units: _Units, bins: Bins) -> Int64s:
             np.minimum((first + k) * step, stop),
             edges[many],
         )
-    return result if beyond is None else np.where(beyond, units.stop[:, None], result)
+    if beyond is None:
+        return result
+    return np.where(beyond, units.stop[:, None], result)
 
 
 def _marks(units: _Units, bins: Bins) -> _Marks:

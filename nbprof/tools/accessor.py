@@ -154,7 +154,9 @@ class View(Helped):
 
     def __repr__(self) -> str:
         name = self._name_of()
-        return f"<nbprof {name}>" if self._there() else f"<nbprof {name}: {self._nothing()}>"
+        if self._there():
+            return f"<nbprof {name}>"
+        return f"<nbprof {name}: {self._nothing()}>"
 
     def _name_of(self) -> str:
         return self._tab

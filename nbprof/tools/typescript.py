@@ -106,7 +106,9 @@ def _interface(cls: type[Part]) -> str:
 
 def _members(hint: Any) -> tuple[Any, ...]:
     """The members of a union; of another type that type."""
-    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    if get_origin(hint) in (Union, types.UnionType):
+        return get_args(hint)
+    return (hint,)
 
 
 def _union(hints: Iterator[Any]) -> str:

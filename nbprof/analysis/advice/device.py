@@ -241,7 +241,9 @@ def _on_cpu(facts: Facts) -> str:
     """Setting that runs the program on the CPU."""
     if facts.torch:
         return "device = 'cpu'"
-    return "JAX_PLATFORMS=cpu" if facts.jax else "tf.config.set_visible_devices([], 'GPU')"
+    if facts.jax:
+        return "JAX_PLATFORMS=cpu"
+    return "tf.config.set_visible_devices([], 'GPU')"
 
 
 def _few_blocks(facts: Facts, limit: Threshold) -> Found | None:

@@ -289,7 +289,9 @@ def _padding_part(product: Product) -> float:
     """
     batch, depth, columns = product.batch, product.depth, product.columns
     total = _tiled(batch, depth) + _tiled(batch, columns) + depth * columns
-    return 1 - (batch * (depth + columns) + depth * columns) / total if total else 0.0
+    if total:
+        return 1 - (batch * (depth + columns) + depth * columns) / total
+    return 0.0
 
 
 def _padding(facts: Facts, limit: Threshold) -> Found | None:

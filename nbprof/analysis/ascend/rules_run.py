@@ -128,7 +128,9 @@ def _slow_input(facts: Facts, limit: Threshold) -> Measured | None:
 
 def _device(row: dict[Hashable, Any]) -> str:
     """The name of a device in a sentence; the recording is named if device numbers repeat."""
-    return f"device {row['device']} of {row['host']}" if row["host"] else f"device {row['device']}"
+    if row["host"]:
+        return f"device {row['device']} of {row['host']}"
+    return f"device {row['device']}"
 
 
 def _on_device(main: pd.DataFrame, row: dict[Hashable, Any]) -> str:

@@ -298,7 +298,9 @@ def per_step(before: Side, after: Side) -> bool:
 def _scales(before: Side, after: Side) -> tuple[float, float]:
     # Of all steps, as the overview has it: what ops are in the profile, warm-up included, is in
     # these steps.
-    return (1 / len(before.steps), 1 / len(after.steps)) if per_step(before, after) else (1.0, 1.0)
+    if per_step(before, after):
+        return (1 / len(before.steps), 1 / len(after.steps))
+    return (1.0, 1.0)
 
 
 def _ops(side: Side) -> pd.DataFrame:
@@ -412,7 +414,9 @@ def category_of(name: str, kind: str, side: str, inputs: set[str]) -> str:
     if side == "device" and (copies.kind(name) or copies.blit(name)):
         return CATEGORY_OF_CLASS[copies.CLASS[copies.kind(name) or copies.OTHER]]
     if side == "device":
-        return "device_collectives" if _COLLECTIVE.search(text) else "device_compute"
+        if _COLLECTIVE.search(text):
+            return "device_collectives"
+        return "device_compute"
     if name in inputs or name.startswith("Iterator"):
         return "input"
     return "kernel_launch" if _LAUNCH.search(text) else "host_compute"

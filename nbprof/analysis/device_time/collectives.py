@@ -418,7 +418,9 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 def _harmonic(rates: pd.Series) -> float:
     """The rate of several transfers of one size together."""
     positive = rates[rates > 0]
-    return float(len(positive) / (1 / positive).sum()) if len(positive) else float("nan")
+    if len(positive):
+        return float(len(positive) / (1 / positive).sum())
+    return float("nan")
 
 
 STRAGGLERS = frames.names("device_time.stragglers")

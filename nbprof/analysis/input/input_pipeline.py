@@ -109,7 +109,9 @@ def category(op: str, kind: str) -> str:
     if stage in _STAGES:
         return _STAGES[stage]
     if stage == "read" or (op.rpartition("::")[2] in _FILES and "::" in op):
-        return "advanced_file_read" if any(part in op for part in _AHEAD) else "demanded_file_read"
+        if any(part in op for part in _AHEAD):
+            return "advanced_file_read"
+        return "demanded_file_read"
     return "preprocessing"
 
 

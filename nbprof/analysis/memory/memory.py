@@ -255,7 +255,9 @@ def _column(name: str, parts: list[dict[str, Any]]) -> Any:
         return values
     if name in _FLOATS:
         return np.array(values, np.float64)
-    return pd.array(values, dtype="Int64") if None in values else np.array(values, np.int64)
+    if None in values:
+        return pd.array(values, dtype="Int64")
+    return np.array(values, np.int64)
 
 
 def _peak(peak: dict[str, Any], lifetime: int | None) -> dict[str, Any]:

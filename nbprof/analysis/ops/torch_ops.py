@@ -298,7 +298,9 @@ def _of_forward(table: pd.DataFrame, stacks: Stacks | None, by: str) -> Int32s:
 
 def _module_paths(activity: act.Activity) -> npt.NDArray[np.object_]:
     stacks = activity.torch_stacks
-    return np.append(stacks.path, "") if stacks is not None else np.array([""], object)
+    if stacks is not None:
+        return np.append(stacks.path, "")
+    return np.array([""], object)
 
 
 def _same_path(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:

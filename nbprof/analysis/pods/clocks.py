@@ -317,7 +317,9 @@ def _slope(time: Floats, ahead: Floats) -> float:
     slope = float(off @ ahead) / square
     rest = ahead - ahead.mean() - slope * off
     error = float(np.sqrt(rest @ rest / (len(time) - 2) / square))
-    return slope if abs(slope) <= _MOST_PPM * 1e-6 and abs(slope) > _CERTAIN * error else 0.0
+    if abs(slope) <= _MOST_PPM * 1e-6 and abs(slope) > _CERTAIN * error:
+        return slope
+    return 0.0
 
 
 def _moments(match: Int64s, end: Floats) -> Floats:

@@ -74,7 +74,9 @@ class Periodic:
     @property
     def unrecorded_ms(self) -> float:
         """The part of that in no recorded event."""
-        return self.category_ms * self.slow / self.steps if self.category == "other" else 0.0
+        if self.category == "other":
+            return self.category_ms * self.slow / self.steps
+        return 0.0
 
     @property
     def updates(self) -> bool:

@@ -63,4 +63,6 @@ def format_count(steps: pd.DataFrame, hosts: int = 0, unit: Unit = MARKED) -> st
 
 def noun(steps: pd.DataFrame) -> str:
     """The word for the hosts of steps: `rank` if all are named like ranks, else `host`."""
-    return "rank" if all(_RANK.match(str(host)) for host in steps["host"].unique()) else "host"
+    if all(_RANK.match(str(host)) for host in steps["host"].unique()):
+        return "rank"
+    return "host"

@@ -697,7 +697,9 @@ def counted(steps: pd.DataFrame) -> pd.DataFrame:
     if not len(steps):
         return steps
     used = steps["counted"].to_numpy(np.bool_)
-    return steps.copy(deep=False) if used.all() else steps.take(np.flatnonzero(used))
+    if used.all():
+        return steps.copy(deep=False)
+    return steps.take(np.flatnonzero(used))
 
 
 def mostly_lost(steps: pd.DataFrame) -> tuple[int, int] | None:

@@ -142,7 +142,9 @@ class TerminateRequest:
 
 def number(field_: int, value: int) -> bytes:
     """A number field; nothing where it is 0, which is what a missing field means."""
-    return write_varint(field_ << 3 | VARINT) + write_varint(value) if value else b""
+    if value:
+        return write_varint(field_ << 3 | VARINT) + write_varint(value)
+    return b""
 
 
 def chunk(field_: int, data: bytes) -> bytes:

@@ -270,7 +270,9 @@ def _recorder(links: Links, hosts: Hosts) -> list[Note]:
 def _span(links: Links) -> int:
     rows: Int64s = np.concatenate([links.ops.rows, links.work, links.rows(CALL)])
     events = links.trace.events
-    return int(events.end[rows].max() - events.start[rows].min()) if len(rows) else 0
+    if len(rows):
+        return int(events.end[rows].max() - events.start[rows].min())
+    return 0
 
 
 def _memory(links: Links) -> list[Note]:

@@ -47,7 +47,9 @@ def _codes(keys: list[Int64s]) -> Int64s:
         for key, first, size in zip(keys, low, sizes, strict=True):
             if size > 1:
                 code = code * size + (key - first)
-        return code if math.prod(sizes) <= _DENSE * len(code) else pd.factorize(code)[0]
+        if math.prod(sizes) <= _DENSE * len(code):
+            return code
+        return pd.factorize(code)[0]
     for key in keys:
         part, seen = pd.factorize(key)
         code = pd.factorize(code * len(seen) + part)[0]

@@ -85,7 +85,9 @@ class _Rank:
             return self.world == first.world and near <= _TOGETHER_S
         if self.rank is not None and first.rank is not None and self.job == first.job:
             dated = self.dated and first.dated
-            return dated and near <= _NEAR_S if self.weak else near <= _TOGETHER_S or not dated
+            if self.weak:
+                return dated and near <= _NEAR_S
+            return near <= _TOGETHER_S or not dated
         return self.stamped and first.stamped and near <= _NEAR_S
 
 
@@ -462,7 +464,9 @@ def _choice(group: list[_Rank]) -> tuple[Note, ...]:
 def _where(rank: _Rank) -> str:
     """The name of a file, with the folder where that is called as the rank."""
     name, folder = rank.member.file.name, rank.member.parent.rpartition("/")[2]
-    return f"{folder}/{name}" if folder and rank.member.stem.startswith(folder) else name
+    if folder and rank.member.stem.startswith(folder):
+        return f"{folder}/{name}"
+    return name
 
 
 def _length(seconds: float) -> str:

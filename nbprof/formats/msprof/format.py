@@ -58,7 +58,9 @@ def sniff(head: Head) -> Kind | None:
                 "", "a database of MindStudio Insight (SQLite)", f"nbprof does not read it. {how}"
             )
         ours = use_of(head.name) == "database" or not MARKS.isdisjoint(tables_named(head.data))
-        return Kind(NAME, "a database of Ascend's profilers (SQLite)") if ours else None
+        if ours:
+            return Kind(NAME, "a database of Ascend's profilers (SQLite)")
+        return None
     if head.json or not is_text(head.data[:4096]):
         return None
     line = (head.data[:4096].splitlines() or [b""])[0]

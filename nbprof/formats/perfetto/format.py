@@ -112,7 +112,9 @@ def sniff(head: Head) -> Kind | None:
     if seen & _TELLING:
         return Kind(_NAME, "a Perfetto trace")
     # Nothing is against it: large packets of the kernel at the front.
-    return Kind(_NAME, "a Perfetto trace", sure=False) if _BY_NAME.search(head.name) else None
+    if _BY_NAME.search(head.name):
+        return Kind(_NAME, "a Perfetto trace", sure=False)
+    return None
 
 
 def _packets(data: bytes, seen: set[int]) -> bool:

@@ -101,4 +101,6 @@ class Snapshot:
     @cached_property
     def backend(self) -> Backend:
         """The backend whose allocator this is, by the files of the stacks."""
-        return NPU if any("torch_npu" in file for _, file, _ in self.frames) else CUDA
+        if any("torch_npu" in file for _, file, _ in self.frames):
+            return NPU
+        return CUDA

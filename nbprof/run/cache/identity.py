@@ -305,7 +305,9 @@ class Location:
         if not isinstance(noted, dict) or noted.get("stamps") != self._stamps:
             return None
         entry_key = noted.get("key")
-        return entry_key if isinstance(entry_key, str) and _KEY.fullmatch(entry_key) else None
+        if isinstance(entry_key, str) and _KEY.fullmatch(entry_key):
+            return entry_key
+        return None
 
     def note(self, key: str) -> None:
         """Store the entry, if the files had not changed for a while when they were examined."""

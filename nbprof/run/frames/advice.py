@@ -161,7 +161,9 @@ class AdviceFrames(OverviewFrames, HostFrames):
     @property
     def _no_runtime_figures(self) -> torch_runtime.Runtime | None:
         """Empty figures for PyTorch, which has its own rules; None for other frameworks."""
-        return torch_runtime.Runtime() if self.activity.framework is PYTORCH else None
+        if self.activity.framework is PYTORCH:
+            return torch_runtime.Runtime()
+        return None
 
     @frame
     def _between_hosts(self) -> pd.DataFrame:

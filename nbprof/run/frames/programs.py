@@ -188,7 +188,9 @@ class ProgramFrames(Group[StepFrames]):
     @frame
     def xprof_hlo(self) -> pd.DataFrame:
         """Time by op of compiled programs by the rules of XProf 2.24."""
-        return self.hlo.head(0) if self.hlo_missing else hlo.as_xprof(self.run.activity)
+        if self.hlo_missing:
+            return self.hlo.head(0)
+        return hlo.as_xprof(self.run.activity)
 
     @property
     def hlo_missing(self) -> str:

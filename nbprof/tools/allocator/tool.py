@@ -19,7 +19,9 @@ def _alone(run: Run) -> Alone | None:
 
 
 def _text(dashboard: Payload, limit: int) -> list[str]:
-    return payload.lines(dashboard.allocator, limit) if payload.only(dashboard) else []
+    if payload.only(dashboard):
+        return payload.lines(dashboard.allocator, limit)
+    return []
 
 
 TOOL = Tool(

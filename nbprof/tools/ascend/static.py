@@ -67,7 +67,9 @@ def _cell(table: Table, head: Column, row: int) -> str:
     value = table.cell(head.key, row)
     if head.kind == "text":
         return str(value)
-    return wording.size(value) if head.kind == "bytes" else wording.number(value, head.digits or 0)
+    if head.kind == "bytes":
+        return wording.size(value)
+    return wording.number(value, head.digits or 0)
 
 
 def _iterations(group: Iterations) -> str:

@@ -77,7 +77,9 @@ def _labels(rows: Any) -> list[str]:
 
 
 def _label(host: object, device: object, several: bool) -> str:
-    return f"{_shorten(host, 40)}, device {device}" if several else f"device {device}"
+    if several:
+        return f"{_shorten(host, 40)}, device {device}"
+    return f"device {device}"
 
 
 def _shorten(text: object, limit: int = 60) -> str:

@@ -350,7 +350,9 @@ def pipelines(run: Run) -> list[Pipeline]:
     slowest = _rows(run.tf_data.slowest, listed, [*_KEYS, "rank"])
     result = [_pipeline(row, nodes, slowest, drawn_calls) for row in listed.to_dict("records")]
     cause = run.tf_data.cause
-    return [_excused(pipeline, cause.text) for pipeline in result] if cause.excuses else result
+    if cause.excuses:
+        return [_excused(pipeline, cause.text) for pipeline in result]
+    return result
 
 
 def _excused(pipeline: Pipeline, reason: str) -> Pipeline:
@@ -362,7 +364,9 @@ def _excused(pipeline: Pipeline, reason: str) -> Pipeline:
 def _pipeline_table(run: Run) -> Table | None:
     """The pipelines, where there are several."""
     listed = run.tf_data.pipelines.head(MOST_PIPELINES)
-    return table(listed, "tf_data.pipelines", _OF_PIPELINES) if len(listed) > 1 else None
+    if len(listed) > 1:
+        return table(listed, "tf_data.pipelines", _OF_PIPELINES)
+    return None
 
 
 def _call_table(run: Run) -> Table | None:

@@ -69,7 +69,9 @@ def payload(run: Run) -> MemoryViewer:
     )
     # A program that only prepares the run may need the most memory: open the first that ran.
     ran = planned["module"].isin(set(run.programs.hlo["program"])).to_numpy()[: len(modules)]
-    return replace(part, chosen=(int(ran.argmax()), 0)) if ran.any() and not ran[0] else part
+    if ran.any() and not ran[0]:
+        return replace(part, chosen=(int(ran.argmax()), 0))
+    return part
 
 
 def opened_at(run: Run, part: MemoryViewer, module: str, space: int) -> MemoryViewer:

@@ -262,7 +262,9 @@ def _category_sums(part: OpProfile, row: Any, total_us: float) -> CategorySums:
 
 
 def _used(total: float, time_us: float, peak: float | None) -> float | None:
-    return None if total != total or not time_us or peak is None else total / (time_us / 1e6) / peak
+    if total != total or not time_us or peak is None:
+        return None
+    return total / (time_us / 1e6) / peak
 
 
 def text(tree: pd.DataFrame, missing: str, limit: int = 12) -> str:

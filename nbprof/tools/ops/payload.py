@@ -162,7 +162,9 @@ def totals(ops: pd.DataFrame, with_idle: pd.DataFrame) -> OpTotals:
 
 
 def _largest(ops: pd.DataFrame) -> pd.DataFrame:
-    return ops.groupby("where", sort=False).head(MOST_ROWS) if len(ops) > MOST_ROWS else ops
+    if len(ops) > MOST_ROWS:
+        return ops.groupby("where", sort=False).head(MOST_ROWS)
+    return ops
 
 
 def _sum(ops: pd.DataFrame, side_name: str) -> float | None:

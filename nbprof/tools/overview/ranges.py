@@ -71,7 +71,9 @@ class RangeView(Framed):
         if "Operator" in run.trace.strings:
             return "Traces of this version of PyTorch do not tell record_function from ops."
         how = run.activity.framework.words.mark_ranges
-        return f"The program named no range: {how}" if how else "The program named no range."
+        if how:
+            return f"The program named no range: {how}"
+        return "The program named no range."
 
 
 def payload(run: Run) -> Ranges | None:

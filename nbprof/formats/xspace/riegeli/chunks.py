@@ -135,7 +135,9 @@ class Chunks:
             # have some.
             self._pass_to(end)
             is_unknown = records and kind != _FILE_METADATA
-            return Damage(begin, end, f"its type, {kind}, is unknown") if is_unknown else None
+            if is_unknown:
+                return Damage(begin, end, f"its type, {kind}, is unknown")
+            return None
         if size > self._limit:
             # The next block header contradicts a damaged size.
             self._pass_to(begin + BLOCK + 1)
@@ -272,4 +274,6 @@ def _may_begin(offset: int) -> bool:
 
 def _boundary(offset: int) -> int:
     """The first byte from this one on where a chunk may begin."""
-    return offset if _may_begin(offset) else offset - offset % BLOCK + _BLOCK_HEADER + 1
+    if _may_begin(offset):
+        return offset
+    return offset - offset % BLOCK + _BLOCK_HEADER + 1
