@@ -36,7 +36,7 @@ class Rows:
 
     def __len__(self) -> int:
         if isinstance(self.rows, slice):
-            return self.rows.stop - self.rows.start
+            return int(self.rows.stop - self.rows.start)
         return len(self.rows)
 
     def chunks(self) -> Iterator[tuple[slice | Int64s, Floats, Floats]]:

@@ -12,11 +12,11 @@ from tests.support.style import ROOT, count
 LIMITS = {
     "assignment in comprehension": 0.02,
     "comprehension": 18.7,
-    "conditional expression": 10.6,
+    "conditional expression": 10.0,
     "conditional source": 0.0,
     "long function": 0.2,
     "nested comprehension": 0.11,
-    "nested conditional": 0.02,
+    "nested conditional": 0.01,
     "parameters": 0.16,
     "vague name": 0.15,
     "weak name": 0.72,
