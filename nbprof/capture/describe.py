@@ -11,6 +11,7 @@ from nbprof.capture import notes
 from nbprof.capture.clock import StepClock
 from nbprof.core.cells import stem
 from nbprof.core.receipt import Note
+from nbprof.core.units import plural
 
 _MAX_CELLS = 500
 _NO_MEMORY = re.compile(r"out of memory|\boom\b|alloc|not enough memory", re.IGNORECASE)
@@ -42,7 +43,7 @@ def failure(error: BaseException, step: int | None, seen: int) -> str:
     if step is not None:
         progress.append(f" in step {step:,}")
     if seen:
-        progress.append(f" after {notes.plural(seen, 'complete step')}")
+        progress.append(f" after {plural(seen, 'complete step')}")
     when = ",".join(progress)
     if isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
         return f"cell was interrupted{when}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nbprof.core import remedies
 from nbprof.core.receipt import Note, info, warning
 from nbprof.core.sidecar import BATCHES_OF_KERAS, KERAS_STEPS
-from nbprof.core.units import duration_text
+from nbprof.core.units import duration_text, listed, plural
 
 if TYPE_CHECKING:
     from nbprof.capture.torch_passes import Pass
@@ -19,21 +19,6 @@ STACKS_NOT_SAMPLED = "stacks_not_sampled"
 LINES_NOT_TIMED = "lines_not_timed"
 NPU_NOT_RECORDED = "npu_not_recorded"
 STEPS_NOT_ADDED = "steps_not_added"
-
-
-def plural(count: int, singular: str, many: str = "") -> str:
-    """`1 step`, `32 steps`; `nbprof.display.wording` has it too, but imports pandas."""
-    if count == 1:
-        return f"1 {singular}"
-    return f"{count:,} {many or singular + 's'}"
-
-
-def listed(words: Sequence[str], last: str) -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    *first, final = words
-    if not first:
-        return final
-    return f"{', '.join(first)} {last} {final}"
 
 
 def cause(error: BaseException) -> str:
@@ -66,14 +51,14 @@ def gpu_not_recorded(lines: list[str]) -> list[Note]:
 
 def step_origins(origins: Mapping[str, int]) -> Note:
     """Number of steps by origin, in the order of their first one."""
-    listed = ", ".join(f"{count:,} {origin}" for origin, count in origins.items())
+    counts = ", ".join(f"{count:,} {origin}" for origin, count in origins.items())
     *_, last = origins
     if len(origins) == 1:
-        listed = last
+        counts = last
     key = "step_origins"
     if last == BATCHES_OF_KERAS:
         key = KERAS_STEPS
-    return info(key, f"steps: {listed}")
+    return info(key, f"steps: {counts}")
 
 
 def steps_not_marked(seen: int, fault: str) -> Note:
@@ -205,23 +190,23 @@ def own_profiler_started(title: str, seen: int) -> Note:
 
 def profiler_suspended(names: Iterable[str]) -> Note:
     """Other profilers of Python calls were suspended."""
-    listed = ", ".join(dict.fromkeys(names))
+    profilers = ", ".join(dict.fromkeys(names))
     return info(
         "profiler_suspended",
-        f"another profiler of Python calls was running ({listed}): Python has one at a time, so it"
-        " was suspended while Python calls were recorded, and resumed afterwards; it lacks what ran"
-        " in between",
+        f"another profiler of Python calls was running ({profilers}): Python has one at a time, so"
+        " it was suspended while Python calls were recorded, and resumed afterwards; it lacks what"
+        " ran in between",
     )
 
 
 def threads_not_recorded(threads: Sequence[str]) -> Note:
     """Threads that ran PyTorch but were not recorded."""
-    listed = ", ".join(f'"{name}"' for name in threads[:3])
+    quoted = ", ".join(f'"{name}"' for name in threads[:3])
     if len(threads) > 3:
-        listed += f" and {len(threads) - 3:,} more"
-    subject, was = f"threads {listed}", "were"
+        quoted += f" and {len(threads) - 3:,} more"
+    subject, was = f"threads {quoted}", "were"
     if len(threads) == 1:
-        subject, was = f"thread {listed}", "was"
+        subject, was = f"thread {quoted}", "was"
     return info(
         "threads_not_recorded", remedies.UNRECORDED_THREADS.format(threads=subject, was=was)
     )

@@ -28,6 +28,7 @@ from nbprof.capture.shield import shielded
 from nbprof.capture.windows import Backend, Windows, backend_class
 from nbprof.core.errors import CaptureError
 from nbprof.core.receipt import Note
+from nbprof.core.units import listed
 from nbprof.frameworks.register import is_imported, named, of_module
 from nbprof.sources.recording import CaptureInfo, Recording
 
@@ -470,13 +471,13 @@ class Session:
         window = self.options.steps
         if self.backend is not None and window:
             return self._why_no_window(self.backend, window)
-        awaited = f"{notes.listed(self.awaited, 'and')} {_be(self.awaited)}"
+        awaited = f"{listed(self.awaited, 'and')} {_be(self.awaited)}"
         text = f"nothing to record: {awaited} imported neither by this cell nor before it"
         # If one was requested, or named by the cell, another may be imported.
         imported = list(filter(is_imported, BACKENDS))
         if imported:
-            titles = notes.listed([named(name).title for name in imported], "and")
-            options = notes.listed([f"--backend {name}" for name in imported], "or")
+            titles = listed([named(name).title for name in imported], "and")
+            options = listed([f"--backend {name}" for name in imported], "or")
             text += f"; {titles} {_be(imported)}, which {options} records"
         return text
 

@@ -43,6 +43,20 @@ def size_text(value: float) -> str:
     return f"−{text}" if scaled < 0 else text
 
 
+def plural(count: int, singular: str, many: str = "") -> str:
+    """`1 step`, `32 steps`."""
+    if count == 1:
+        return f"1 {singular}"
+    return f"{count:,} {many or singular + 's'}"
+
+
+def listed(words: Sequence[str], last: str = "and") -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    if len(words) == 1:
+        return words[0]
+    return f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
 def join_some(names: Sequence[str], limit: int = 10) -> str:
     """The first names of a list as a text, and how many more there are."""
     more = f" and {len(names) - limit:,} more" if len(names) > limit else ""

@@ -117,7 +117,9 @@ def hosts_at_other_times(hosts: Sequence[str], *, all_hosts: bool) -> Note:
 def _list(names: Sequence[str]) -> str:
     listed = ", ".join(names[:_MOST_HOSTS])
     more = len(names) - _MOST_HOSTS
-    return f"{listed} and {more} more hosts" if more > 0 else listed
+    if more <= 0:
+        return listed
+    return f"{listed} and {plural(more, 'more host')}"
 
 
 def impossible_times(count: int, places: str, took: str, reason: str) -> Note:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
 from nbprof.core.units import duration_text, size_text
+from nbprof.core.units import listed as listed
+from nbprof.core.units import plural as plural
 
 MISSING = "–"
 LEAST_MS = 0.01
@@ -129,20 +130,6 @@ def gain(
     if gain_percent is not None:
         time += f", {percent(gain_percent, 0)}"
     return f"{gain_is} {time} {per or 'per step'}"
-
-
-def plural(count: int, singular: str, many: str = "") -> str:
-    """`1 step`, `32 steps`."""
-    if count == 1:
-        return f"1 {singular}"
-    return f"{count:,} {many or singular + 's'}"
-
-
-def listed(words: Sequence[str], last: str = "and") -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    if len(words) == 1:
-        return words[0]
-    return f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
 def shortened(text: object, limit: int) -> str:

@@ -652,13 +652,13 @@ static void sort_rows(const Scan *scan, const ChromeColumns *out) {
     size_t hard = 0;
     for (size_t i = 0; i < scan->rows.count; i++) {
         const Row *row = &scan->rows.items[i];
-        int64_t place = edges[row->key + 1]++;
-        out->event[place] = row->event;
-        out->kind[place] = row->kind;
-        out->value[place] = row->value;
+        int64_t index = edges[row->key + 1]++;
+        out->event[index] = row->event;
+        out->kind[index] = row->kind;
+        out->value[index] = row->value;
         if (row->kind != KIND_HARD) continue;
         while (scan->hard.items[hard].row != (int64_t)i) hard++;
-        out->hard[4 * hard + 3] = place;
+        out->hard[4 * hard + 3] = index;
     }
 }
 

@@ -17,18 +17,18 @@
         size_t capacity; \
     }
 
-/* Room for one more item of `size` bytes. `place` is where the pointer to the items is: its bytes
+/* Room for one more item of `size` bytes. `pointer` is the address of the pointer to the items: its bytes
  * are copied, for a pointer to another type may not be written as a `void *`. Doubles, so that n
  * items cost O(n). */
-static inline bool reserve_one(void *place, size_t *capacity, size_t count, size_t size) {
+static inline bool reserve_one(void *pointer, size_t *capacity, size_t count, size_t size) {
     if (count < *capacity) return true;
     if (*capacity > SIZE_MAX / 2 / size) return false;
     size_t wanted = *capacity ? *capacity * 2 : 64;
     void *items;
-    memcpy(&items, place, sizeof items);
+    memcpy(&items, pointer, sizeof items);
     void *grown = realloc(items, wanted * size);
     if (grown == NULL) return false;
-    memcpy(place, &grown, sizeof grown);
+    memcpy(pointer, &grown, sizeof grown);
     *capacity = wanted;
     return true;
 }

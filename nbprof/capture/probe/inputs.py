@@ -11,8 +11,8 @@ from itertools import chain, repeat
 from typing import Any
 
 from nbprof.capture import steps
-from nbprof.capture.notes import plural
 from nbprof.capture.patches import Patches
+from nbprof.core.units import plural
 
 _INFINITE = -1
 """The cardinality of an endless `tf.data.Dataset`; -2 is unknown."""
