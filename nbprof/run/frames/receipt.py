@@ -87,8 +87,12 @@ class ReceiptFrames(AdviceFrames):
         if crowded:
             receipt.add(notes.crowded_steps(crowded))
         receipt.add(*self._notes)
-        for text in self.missing.values():
-            receipt.info(text, key="not_recorded")
+        texts: set[str] = set()
+        for view, text in self.missing.items():
+            # Several views may lack the same thing.
+            if text not in texts:
+                receipt.info(text, key=f"no_{view}")
+            texts.add(text)
         receipt.add(*self.allocator.notes)
         if self._given_peaks:
             receipt.add(notes.given_peaks(self._given_peaks))
