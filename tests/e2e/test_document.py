@@ -63,25 +63,28 @@ def profiles(lab):
 def offline(browse):
     """Takes the server away until the end of the block.
 
-    JupyterLab opens a dialog for every request that fails, in front of everything. Each is accepted
-    inside the page as it opens: on a busy machine the next one is there before anybody outside has
-    seen the last one go.
+    JupyterLab opens dialogs about requests that fail, in front of everything, some with a button to
+    accept and some with one to close. The last button of each is clicked inside the page as it
+    opens: on a busy machine the next one is there before anybody outside has seen the last one go.
     """
-    accepting = """() => {
-        const accept = () =>
-            document.querySelectorAll('.jp-Dialog .jp-mod-accept').forEach((button) => button.click());
-        window.accepting = new MutationObserver(accept);
-        window.accepting.observe(document.body, { childList: true });
-        accept();
+    closing = """() => {
+        const close = () => {
+            for (const dialog of document.querySelectorAll('.jp-Dialog')) {
+                [...dialog.querySelectorAll('.jp-Dialog-button')].at(-1).click();
+            }
+        };
+        window.closing = new MutationObserver(close);
+        window.closing.observe(document.body, { childList: true });
+        close();
     }"""
-    browse.evaluate(accepting)
+    browse.evaluate(closing)
     browse.context.set_offline(True)
     try:
         yield
     finally:
         browse.context.set_offline(False)
         browse.wait_for_function("() => !document.querySelector('.jp-Dialog')")
-        browse.evaluate("() => window.accepting.disconnect()")
+        browse.evaluate("() => window.closing.disconnect()")
 
 
 @pytest.fixture
