@@ -229,34 +229,32 @@ def _total(
     """All ops as one, over the time of the devices but that of ops of which nothing is known."""
     busy = float(ops_measured["own"].sum())
     unknown = float(ops_measured["own"][hlo.unknown(ops_measured)].sum())
+    measured = busy + idle - unknown
+    if time is not None:
+        measured = time
+    sums = {"total": measured}
+    # A loop's FLOPs and bytes are those of the ops in it.
     counted = ops_measured[~ops_measured["category"].isin(hlo.CONTAINERS)]
-    sums: dict[str, Any] = {
-        name: [counted[name].sum(min_count=1)]
-        for name in ("normalized", "memory", *_levels(ops_measured))
-    }
-    sums["total"] = [busy + idle - unknown if time is None else time]
-    more: dict[str, float | str] = {}
-    if "precision" in ops_measured:
-        normalized = ops_measured["normalized"].to_numpy(np.float64)
-        rated = np.where(normalized == 0, 0.0, normalized / _peaks(ops_measured, roof))
-        sums["at_peak"] = [float(rated[ops_measured["known"].to_numpy(np.bool_)].sum())]
-        more = {
-            f"{key}_flops": float(ops_measured[name].sum())
-            for key, name in (("model", "model"), ("recomputed", "again"))
-        }
-    totals = _together(pd.DataFrame(sums), roof)
-    share = ratio(unknown, busy)
-    figures = {
-        key: str(values[0]) if values.dtype == object else float(values[0])
-        for key, values in totals.items()
-    }
-    return {
-        "time_us": (busy + idle) / 1e6,
-        "idle_us": idle / 1e6,
-        **figures,
-        "unknown_fraction": share,
-        **more,
-    }
+    for name in ("normalized", "memory", *_levels(ops_measured)):
+        sums[name] = counted[name].sum(min_count=1)
+    has_precision = "precision" in ops_measured
+    if has_precision:
+        sums["at_peak"] = _ops_at_peak(ops_measured, roof)
+    total: dict[str, float | str] = {"time_us": (busy + idle) / 1e6, "idle_us": idle / 1e6}
+    for key, values in _together(pd.DataFrame([sums]), roof).items():
+        total[key] = values.tolist()[0]
+    total["unknown_fraction"] = ratio(unknown, busy)
+    if has_precision:
+        total["model_flops"] = float(ops_measured["model"].sum())
+        total["recomputed_flops"] = float(ops_measured["again"].sum())
+    return total
+
+
+def _ops_at_peak(ops_measured: pd.DataFrame, roof: Peaks) -> float:
+    """How long the FLOPs of all ops would take, each at the peak of its precision."""
+    normalized = ops_measured["normalized"].to_numpy(np.float64)
+    seconds = np.where(normalized == 0, 0.0, normalized / _peaks(ops_measured, roof))
+    return float(seconds[ops_measured["known"].to_numpy(np.bool_)].sum())
 
 
 def _levels(ops_measured: pd.DataFrame) -> list[str]:

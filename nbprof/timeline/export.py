@@ -22,6 +22,7 @@ from nbprof.timeline.levels import stack
 from nbprof.timeline.links import LAUNCHES
 
 if TYPE_CHECKING:
+    from nbprof.timeline.lanes import Lane
     from nbprof.timeline.serve import Drawn
 
 _CHUNK = 1 << 15
@@ -83,13 +84,7 @@ class Export:
         self._run, self._trace = run, run.trace
         tracks = self._tracks = run.timeline.tracks
         self._between, self._counters = between, counters
-        # Perfetto takes no times before 0.
-        self._origin = tracks.origin
-        times = [counter.time for counter in tracks.counters]
-        if run.trace.flows is not None:
-            times.append(run.trace.flows.time)
-        for each in times:
-            self._origin = int(each.min(initial=self._origin))
+        self._origin = self._earliest()
         self._marks = marks(run.trace)
         self._further = tuple(threads(events) for events in (tracks.events, tracks.extra))
         event_count = len(tracks.events)
@@ -99,12 +94,7 @@ class Export:
             (events[is_event], tracks.events),
             (events[~is_event] - event_count, tracks.extra),
         )
-        used = np.zeros(tracks.lane_ids, np.bool_)
-        for ids, table in self._parts:
-            used[table.lane[ids]] = True
-        if counters:
-            used[[counter.id for counter in tracks.counters]] = True
-        self._lanes = [lane for lane in tracks.lanes if used[lane.id]]
+        self._lanes = self._used_lanes()
         self._pid: dict[tuple[str, str], int] = {}
         for lane in self._lanes:
             self._pid.setdefault((lane.host, lane.process), len(self._pid) + 1)
@@ -115,6 +105,22 @@ class Export:
             # Numbers of threads are those of no process: an equal one would be its main thread.
             for number in numbers:
                 self._tid[location, number] = len(self._pid) + len(self._tid) + 1
+
+    def _earliest(self) -> int:
+        """The earliest time of anything written: Perfetto takes no times before 0."""
+        times = [counter.time for counter in self._tracks.counters]
+        if self._trace.flows is not None:
+            times.append(self._trace.flows.time)
+        return min([self._tracks.origin, *(int(time.min()) for time in times if len(time))])
+
+    def _used_lanes(self) -> list[Lane]:
+        """The lanes that have an event or a counter to write."""
+        is_used = np.zeros(self._tracks.lane_ids, np.bool_)
+        for ids, table in self._parts:
+            is_used[table.lane[ids]] = True
+        if self._counters:
+            is_used[[counter.id for counter in self._tracks.counters]] = True
+        return [lane for lane in self._tracks.lanes if is_used[lane.id]]
 
     def _numbers(self) -> dict[int, list[int]]:
         """The numbers of the threads that each lane is written as, by lane."""

@@ -199,30 +199,39 @@ def _sequence(length: int, noun: str) -> str:
 
 def _by_ranges(links: Links, host: int) -> Found | None:
     """Ranges of one name or calls of one module with nearly all work, by most time."""
-    events, names = links.trace.events, links.trace.names
+    events = links.trace.events
     rows = links.rows(ANNOTATION, PYTHON)
     rows = rows[links.host[rows] == host]
-    families: dict[str, list[int]] = {}
-    for code in np.unique(events.name[rows]).tolist():
-        family = _family(
-            str(names[code]), bool((links.kind[rows[events.name[rows] == code]] == PYTHON).any())
-        )
-        if family:
-            families.setdefault(family, []).append(code)
     candidates = []
-    for family, codes in families.items():
+    for family, codes in _families(links, rows).items():
         marks = find_steps.one_thread(links, rows[np.isin(events.name[rows], codes)])
         if len(marks) >= repeats.FEWEST:
-            candidates.append(
-                (-int(events.duration[marks].sum()), int(events.start[marks[0]]), family, marks)
-            )
-    candidates.sort(key=lambda candidate: candidate[:2])
+            candidates.append((family, marks))
+    # The most time first; of equal times the earliest.
+    candidates.sort(
+        key=lambda candidate: (
+            -int(events.duration[candidate[1]].sum()),
+            int(events.start[candidate[1][0]]),
+        )
+    )
     time = _times_of_work(links, host)
-    for _, _, family, marks in candidates[:_MOST_FAMILIES]:
+    for family, marks in candidates[:_MOST_FAMILIES]:
         units = _of_range(links, family, marks, time)
         if units.agreement >= repeats.AGREEMENT:
             return units
     return None
+
+
+def _families(links: Links, rows: Int64s) -> dict[str, list[int]]:
+    """The codes of the names of ranges and calls, by the common name of their family."""
+    names = links.trace.events.name[rows]
+    python_names = set(names[links.kind[rows] == PYTHON].tolist())
+    families: dict[str, list[int]] = {}
+    for code in np.unique(names).tolist():
+        family = _family(str(links.trace.names[code]), code in python_names)
+        if family:
+            families.setdefault(family, []).append(code)
+    return families
 
 
 def _of_range(links: Links, family: str, marks: Int64s, time: Int64s) -> Found:
