@@ -351,7 +351,8 @@ def _summed(kernels: pd.DataFrame, key: str, other: str, counted: str) -> pd.Dat
         "avg_us": sums["total_us"] / sums["occurrences"],
         "min_us": shortest,
         "max_us": longest,
-        "percent": 100 * sums["total_us"] / time.sum(),
+        # Kernels of no recorded duration have no shares.
+        "percent": 100 * sums["total_us"] / (time.sum() or np.nan),
         # Of the time of kernels whose name tells; none does where all were compiled by Triton.
         "tensor_core_percent": 100
         * sums["used"]

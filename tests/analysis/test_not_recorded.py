@@ -11,7 +11,7 @@ import pytest
 
 import nbprof
 from tests.analysis.test_apart import opless_job
-from tests.support import ascend_db, msprof, nsys, rocprof
+from tests.support import ascend_db, kineto, msprof, nsys, rocprof
 from tests.support.nsys import US
 
 
@@ -186,3 +186,16 @@ def test_one_host_without_ops_beside_one_with_ops(tmp_path: Path) -> None:
         one for one in p.payload()["overview"]["figures"] if one["key"] == "op_runs_on_device"
     )
     assert figure["note"] == "no ops recorded on 1 of 2 hosts"
+
+
+@pytest.mark.filterwarnings("error")
+def test_kernels_without_a_duration_have_no_shares(tmp_path):
+    k = kineto.Kineto()
+    for i in range(4):
+        at = 1000.0 * i
+        k.step(i, at, 1000)
+        k.launched("gemm", at + 100, at + 200, 0, op=k.op("aten::mm", at + 50, 100))
+    p = kineto.profile(tmp_path, k)
+    assert p.kernels.by_name()["percent"].isna().all()
+    assert p.kernels.by_op()["percent"].isna().all()
+    assert p.payload().kernels.empty is None
