@@ -11,8 +11,10 @@ from nbprof.analysis import cpu, overview
 from nbprof.analysis import serving as serving_analysis
 from nbprof.analysis.input import input_pipeline
 from nbprof.analysis.ops import ops
-from nbprof.analysis.steps import backlog, steps, tpu_cores, xprof_steps
+from nbprof.analysis.steps import backlog, bare, steps, tpu_cores, xprof_steps
 from nbprof.core.codec.records import record
+from nbprof.core.step_times import StepTimes
+from nbprof.frameworks.register import JAX
 from nbprof.run.combine import WithHostNames, below, by, chained, stacked
 from nbprof.run.frame import Hosts, Phase, cached, frame
 from nbprof.run.frames.recording import Recording
@@ -140,6 +142,25 @@ class StepFrames(Recording):
     def backlog(self) -> pd.DataFrame:
         """Device work that was launched before the recording began, one row per host."""
         return backlog.frame(self.activity)
+
+    @cached
+    def step_times(self) -> StepTimes | None:
+        """Wall-clock times of all steps of the recorded cell; None where they are unknown."""
+        if self.capture is None or not self.capture.step_times:
+            return None
+        return StepTimes.unpacked(self.capture.step_times)
+
+    @cached
+    def bare_steps(self) -> bare.BareSteps:
+        """The steps of the recorded cell that ran without a profiler."""
+        activity = self.activity
+        works_later = activity.has_device or activity.framework is JAX
+        return bare.measure(self.step_times, works_later=works_later)
+
+    @cached
+    def step_clock(self) -> pd.DataFrame:
+        """One row per step of the recorded cell, recorded or not."""
+        return bare.frame(self.step_times)
 
     @frame
     def steps_summary(self) -> pd.DataFrame:
