@@ -12,13 +12,13 @@ class StepTimer:
 
     Parameters
     ----------
-    most : int
+    limit : int
         Steps whose times are kept; later ones are only counted.
     """
 
-    def __init__(self, most: int = 20_000) -> None:
+    def __init__(self, limit: int = 20_000) -> None:
         self.count = 0
-        self._most = most
+        self._limit = limit
         self._since = time.perf_counter_ns()
         self._start = array("q")
         self._end = array("q")
@@ -30,7 +30,7 @@ class StepTimer:
     def stepped(self, start_ns: int, end_ns: int, kind: str) -> None:
         """A step has ended; times are of `time.perf_counter_ns`."""
         self.count += 1
-        if len(self._start) < self._most:
+        if len(self._start) < self._limit:
             self._start.append(start_ns - self._since)
             self._end.append(end_ns - self._since)
             self._kind.append(self._kinds.setdefault(kind, len(self._kinds)))

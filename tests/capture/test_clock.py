@@ -81,7 +81,7 @@ def test_a_clock_without_steps_stores_nothing():
 
 
 def test_later_steps_than_a_recording_stores_are_counted():
-    timer = StepTimer(most=2)
+    timer = StepTimer(limit=2)
     for i in range(5):
         timer.stepped(i, i + 1, "train")
     times = StepTimes.unpacked(timer.packed())

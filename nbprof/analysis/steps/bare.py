@@ -1,4 +1,4 @@
-"""How long a step takes without a profiler: the steps of a cell that ran outside its recording.
+"""The step time without a profiler, from the steps of a cell that ran outside its recording.
 
 The clock of a recording times every step of the cell, recorded or not. Where enough of them ran
 while no profiler did, their median is the step time that the program has without it, and the
@@ -60,7 +60,7 @@ class BareSteps:
 
     @property
     def slowdown(self) -> float | None:
-        """How many times as long a recorded step takes; None if unknown."""
+        """The ratio of a recorded step to a bare one; None if unknown."""
         ratio = self.recorded_ms / self.median_ms
         return None if math.isnan(ratio) else ratio
 
