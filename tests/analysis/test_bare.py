@@ -38,8 +38,8 @@ def test_the_median_of_the_steps_outside_of_the_recording_and_what_recording_cos
     durations = np.concatenate([noisy(12, 20), noisy(19, 20, 1), noisy(12, 60, 2)])
     measured = bare.measure(step_times(durations, (20, 40)))
     assert measured.reason == ""
-    # Without two after the start of the cell and two after the end of the recording.
-    assert measured.steps == 76
+    # Without two after the end of the recording.
+    assert measured.steps == 78
     assert measured.median_ms == pytest.approx(12, rel=0.005)
     assert measured.low_ms < measured.median_ms < measured.high_ms
     assert measured.high_ms - measured.low_ms < 0.15
@@ -61,7 +61,30 @@ def test_steps_before_it_is_steady_do_not_count():
     # A compilation, then a host that runs ahead of its device until the queue is full.
     durations = [900.0, *noisy(2, 20), *noisy(10, 60, 1), *noisy(15, 5, 2)]
     measured = bare.measure(step_times(durations, (81, 86)))
+    assert (measured.steps, measured.reason) == (49, "")
     assert measured.median_ms == pytest.approx(10, rel=0.01)
+
+
+def test_a_program_that_changes_is_not_taken_for_the_cost_of_recording():
+    # Recorded is a part of the first epoch, after which the data are cached.
+    cached = [*noisy(10, 60), *noisy(5, 200, 1)]
+    assert bare.measure(step_times(cached, (0, 20))).reason == (
+        "the steps beside the recorded ones had not settled to a steady time"
+    )
+    measured = bare.measure(step_times(cached, (0, 20)), borders=[1, 61])
+    assert measured.median_ms == pytest.approx(10, rel=0.01)
+    assert measured.slowdown == pytest.approx(1, rel=0.02)
+    # Where epochs are unknown, steps on one side alone do not tell why they differ.
+    measured = bare.measure(step_times(cached, (0, 60)))
+    assert measured.median_ms == pytest.approx(5, rel=0.01)
+    assert measured.slowdown is None
+    assert "settled" in bare.measure(step_times(cached, (0, 60)), borders=[1, 61]).reason
+
+
+def test_steps_before_and_after_the_recording_must_agree():
+    durations = [*noisy(10, 30), *noisy(12, 20, 1), *noisy(7, 40, 2)]
+    reason = bare.measure(step_times(durations, (30, 50))).reason
+    assert reason == "the steps before and after the recording take different times"
 
 
 @pytest.mark.parametrize(
@@ -69,7 +92,7 @@ def test_steps_before_it_is_steady_do_not_count():
     [
         (np.full(20, 5.0), (0, 20), "every step was recorded"),
         (np.full(20, 5.0), (0, 15), "only 5 steps ran without the profiler"),
-        (2.0 ** np.arange(24), (0, 4), "had not settled"),
+        (1.5 ** np.arange(60), (0, 4), "had not settled"),
     ],
 )
 def test_too_few_or_unsteady_steps_tell_nothing(durations, recorded, reason):
@@ -92,6 +115,7 @@ def test_only_steps_of_the_recorded_kind_count():
     times = step_times(durations, (0, 10), kinds=("train", "test"), kind=kind)
     measured = bare.measure(times)
     assert measured.median_ms == pytest.approx(5, rel=0.01)
+    # Without two, for the last recorded step of the kind came right before.
     assert measured.steps == 28
 
 
@@ -149,7 +173,7 @@ def recorded_profile(folder, bare_ms):
         k.step(i, start, 1000)
         k.launched("gemm", start + 380, start + 385, 600, op=k.op("aten::mm", start, 383))
     (folder / "host.pt.trace.json").write_bytes(k.encode())
-    times = step_times([*noisy(bare_ms, 20), *noisy(1.0, 12, 1)], (20, 32))
+    times = step_times([*noisy(bare_ms, 20), *noisy(1.0, 12, 1), *noisy(bare_ms, 20, 2)], (20, 32))
     info = CaptureInfo(backend="torch", step_times=times.packed())
     (folder / SIDECAR).write_text(json.dumps(info.to_dict()))
     return nbprof.load(folder)
@@ -165,7 +189,7 @@ def test_a_device_stays_idle_without_a_recording_that_costs_little(tmp_path):
     assert p.overview["bare_step_time_ms"] == pytest.approx(0.95, rel=0.01)
     assert p.overview["recording_slowdown"] == pytest.approx(1 / 0.95, rel=0.01)
     assert evidence_on_recording(p) == []
-    assert len(p.steps.clock) == 32
+    assert len(p.steps.clock) == 52
     average = next(f for f in p.payload().overview.figures if f.key == "step_time")
     assert "without recording 0.95 [" in average.note
 

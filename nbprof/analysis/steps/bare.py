@@ -8,7 +8,9 @@ median of the recorded ones, by the same clock, tells what recording cost.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -24,10 +26,14 @@ FEWEST = 8
 """Bare steps from which on their time is given."""
 _SKIPPED = 2
 """Steps after a start or a stop of the profiler that pay for it."""
-_SETTLED = 0.1
-"""By which share of it the median of the earlier half of a stretch may differ from that of the
-later one.
+_COMPILING, _RUN_AHEAD = 3, 32
+"""Steps at the begin of a stretch that may take longer, and less long than the others; JAX
+dispatches so many ahead.
 """
+_PIECES = 4
+"""Parts of a stretch that must take the same time."""
+_SETTLED = 0.1
+"""By which share the medians of two parts may differ."""
 _LEAST_RECORDED = 3
 _GAP = 0.01
 """Time between two steps that follow each other, as a share of a step."""
@@ -49,6 +55,9 @@ class BareSteps:
         The median of the recorded steps, by the same clock; NaN of fewer than three.
     reason : str
         Why the median is unknown; empty where it is known.
+    is_comparable : bool
+        True if nothing but the profiler makes the recorded steps differ: they are between bare ones
+        that agree, or in the same epoch.
     """
 
     steps: int = 0
@@ -57,18 +66,21 @@ class BareSteps:
     high_ms: float = math.nan
     recorded_ms: float = math.nan
     reason: str = ""
+    is_comparable: bool = False
 
     @property
     def slowdown(self) -> float | None:
         """The ratio of a recorded step to a bare one; None if unknown."""
-        ratio = self.recorded_ms / self.median_ms
-        return None if math.isnan(ratio) else ratio
+        return self._ratio(self.median_ms)
 
     @property
     def most_slowdown(self) -> float | None:
         """The same with the lower end of the interval: by how much recording slows at most."""
-        ratio = self.recorded_ms / self.low_ms
-        return None if math.isnan(ratio) else ratio
+        return self._ratio(self.low_ms)
+
+    def _ratio(self, bare_ms: float) -> float | None:
+        ratio = self.recorded_ms / bare_ms
+        return ratio if self.is_comparable and not math.isnan(ratio) else None
 
     def to_dict(self) -> dict[str, Any]:
         """The keys of `p.overview`; None for what is unknown."""
@@ -85,8 +97,14 @@ class BareSteps:
         return answer
 
 
-def measure(times: StepTimes | None, *, works_later: bool = False) -> BareSteps:
+def measure(
+    times: StepTimes | None, *, borders: Sequence[int] = (), works_later: bool = False
+) -> BareSteps:
     """The bare steps of the kind that was recorded most.
+
+    A program may change while it runs: its data are cached after the first epoch, the learning
+    rate rises with the batch size. So bare steps count only if they follow or precede recorded ones
+    in the same epoch, if their time is steady, and if those before and after the recording agree.
 
     The interval is that of the order statistics of the median, by Student's approximation of the
     binomial distribution, for as many independent steps as the series is worth.
@@ -94,6 +112,8 @@ def measure(times: StepTimes | None, *, works_later: bool = False) -> BareSteps:
     Parameters
     ----------
     times : StepTimes or None
+    borders : sequence of int
+        The first steps of epochs and loops, counted from 1.
     works_later : bool
         True if a device works on a step after the program has ended it. Then a block of the
         program does not tell how long a step takes, unless one follows the other without a gap.
@@ -101,21 +121,38 @@ def measure(times: StepTimes | None, *, works_later: bool = False) -> BareSteps:
     if times is None:
         return BareSteps(reason="the recording did not time the steps of the cell")
     recorded = times.recorded
-    rows = times.kind == _main_kind(times.kind, recorded)
-    if works_later and not _follow(times, np.flatnonzero(rows)):
-        return BareSteps(reason="a marked block ends before the device has finished its work")
+    rows = np.flatnonzero(times.kind == _main_kind(times.kind, recorded))
     duration = (times.end - times.start) / 1e6
-    recorded_ms = _recorded(duration, np.flatnonzero(rows & recorded))
-    stretches = [_settled(duration[bare]) for bare in _stretches(np.flatnonzero(rows), recorded)]
-    values = np.concatenate([np.zeros(0), *stretches])
-    if len(values) < FEWEST:
-        ran = int((rows & ~recorded).sum())
-        reason = f"only {ran} steps ran without the profiler" if ran else "every step was recorded"
-        if ran >= FEWEST:
-            reason = "the steps without the profiler had not settled to a steady time"
+    recorded_ms = _recorded(duration, rows[recorded[rows]])
+    if works_later and not _follow(times, rows):
+        reason = "a marked block ends before the device has finished its work"
         return BareSteps(recorded_ms=recorded_ms, reason=reason)
-    low, high = _interval(values)
-    return BareSteps(len(values), float(np.median(values)), low, high, recorded_ms)
+    ran = int((~recorded[rows]).sum())
+    if ran < FEWEST:
+        reason = f"only {ran} steps ran without the profiler" if ran else "every step was recorded"
+        return BareSteps(recorded_ms=recorded_ms, reason=reason)
+    epoch = np.searchsorted(np.sort(np.asarray(borders, np.int64)), rows + 1, side="right")
+    steady = []
+    for stretch in _beside_recorded(rows, recorded[rows], epoch):
+        part = _steady(duration[stretch])
+        if len(part):
+            steady.append(part)
+    values = np.concatenate([np.zeros(0), *steady])
+    if len(values) < FEWEST:
+        reason = "the steps beside the recorded ones had not settled to a steady time"
+        return BareSteps(recorded_ms=recorded_ms, reason=reason)
+    if not all(_alike(steady[0], other) for other in steady[1:]):
+        reason = "the steps before and after the recording take different times"
+        return BareSteps(recorded_ms=recorded_ms, reason=reason)
+    low, high = _interval(values, effective_size(values))
+    return BareSteps(
+        steps=len(values),
+        median_ms=float(np.median(values)),
+        low_ms=low,
+        high_ms=high,
+        recorded_ms=recorded_ms,
+        is_comparable=len(steady) > 1 or len(borders) > 0,
+    )
 
 
 def _main_kind(kind: npt.NDArray[np.int32], recorded: npt.NDArray[np.bool_]) -> int:
@@ -140,28 +177,39 @@ def _recorded(duration: Floats, rows: Int64s) -> float:
     return float(np.median(duration[rows])) if len(rows) >= _LEAST_RECORDED else math.nan
 
 
-def _stretches(rows: Int64s, recorded: npt.NDArray[np.bool_]) -> list[Int64s]:
-    """The bare rows between recorded ones, each without the steps that pay for the profiler."""
-    if not len(rows):
-        return []
-    is_recorded = recorded[rows]
-    first = np.flatnonzero(np.diff(is_recorded, prepend=not is_recorded[0]))
-    return [
-        part[_SKIPPED:] for part in np.split(rows, first[1:]) if len(part) and not recorded[part[0]]
-    ]
-
-
-def _settled(duration: Floats) -> Floats:
-    """The part of a stretch from which on the step time is steady; empty if it never is.
-
-    A host runs ahead of its device until a queue is full, programs compile, caches fill: each
-    changes the earlier steps of a stretch.
+def _beside_recorded(
+    rows: Int64s, is_recorded: npt.NDArray[np.bool_], epoch: Int64s
+) -> list[Int64s]:
+    """The bare rows of each epoch before, between and after its recorded ones, without the steps
+    that pay for the profiler.
     """
-    while len(duration) >= FEWEST:
-        earlier, later = np.array_split(duration, 2)
-        if _alike(earlier, later):
-            return duration
-        duration = later
+    changes = (np.diff(is_recorded) != 0) | (np.diff(epoch) != 0)
+    first = np.flatnonzero(np.append(True, changes))
+    stretches = []
+    for part in np.split(np.arange(len(rows)), first[1:]):
+        recorded_epoch = epoch[is_recorded]
+        if is_recorded[part[0]] or epoch[part[0]] not in recorded_epoch:
+            continue
+        follows = part[0] > 0 and is_recorded[part[0] - 1]
+        stretches.append(rows[part[_SKIPPED if follows else 0 :]])
+    return stretches
+
+
+def _steady(duration: Floats) -> Floats:
+    """The part of a stretch in which the step time is steady; empty if it changes.
+
+    A few first steps may take longer, for programs compile, and more of them less long, for a host
+    runs ahead of its device until a queue is full.
+    """
+    for skipped in (0, _COMPILING, _RUN_AHEAD):
+        part = duration[skipped:]
+        if len(part) < FEWEST:
+            break
+        if skipped == _RUN_AHEAD and not np.median(duration[:skipped]) < np.median(part):
+            break
+        pieces = np.array_split(part, min(max(len(part) // FEWEST, 2), _PIECES))
+        if all(_alike(*pair) for pair in combinations(pieces, 2)):
+            return part
     return duration[:0]
 
 
@@ -170,15 +218,15 @@ def _alike(earlier: Floats, later: Floats) -> bool:
     middle = float(np.median(later))
     if abs(float(np.median(earlier)) - middle) <= _SETTLED * middle:
         return True
-    low, high = _interval(earlier)
-    later_low, later_high = _interval(later)
+    # As if steps were independent: where they are not, the time changes from step to step.
+    low, high = _interval(earlier, len(earlier))
+    later_low, later_high = _interval(later, len(later))
     return low <= later_high and later_low <= high
 
 
-def _interval(values: Floats) -> tuple[float, float]:
-    """The 95 % interval of the median."""
+def _interval(values: Floats, worth: float) -> tuple[float, float]:
+    """The 95 % interval of the median of values that are worth so many independent ones."""
     ordered, n = np.sort(values), len(values)
-    worth = max(effective_size(values), 2.0)
     # Half the width in ranks: the deviation of a count of half of all values.
     width = t_quantile(0.975, max(worth - 1, 1.0)) * 0.5 * n / math.sqrt(worth)
     low = max(math.floor((n - 1) / 2 - width), 0)

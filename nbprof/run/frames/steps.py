@@ -155,7 +155,10 @@ class StepFrames(Recording):
         """The steps of the recorded cell that ran without a profiler."""
         activity = self.activity
         works_later = activity.has_device or activity.framework is JAX
-        return bare.measure(self.step_times, works_later=works_later)
+        borders = []
+        if self.capture is not None:
+            borders = [border["before"] for border in self.capture.boundaries]
+        return bare.measure(self.step_times, borders=borders, works_later=works_later)
 
     @cached
     def step_clock(self) -> pd.DataFrame:
