@@ -127,6 +127,13 @@ def test_blocks_with_time_between_them_tell_nothing_of_a_device_that_works_later
     assert bare.measure(followed, works_later=True).reason == ""
 
 
+def test_a_host_that_runs_ahead_of_its_device_does_not_tell_how_long_a_step_takes():
+    # Launches take 1.4 ms, but the device works for 10 ms on each step; the queue is not full yet.
+    times = step_times([*noisy(1.4, 25), *noisy(2, 15, 1), *noisy(1.4, 25, 2)], (25, 40))
+    assert "runs ahead" in bare.measure(times, device_ms=10.0).reason
+    assert bare.measure(times, device_ms=1.3).reason == ""
+
+
 def test_they_are_stored_and_read_again():
     times = step_times(noisy(4, 40), (5, 10), kinds=("train", "test"), kind=[0, 1] * 20)
     again = StepTimes.unpacked(json.loads(json.dumps(times.packed())))

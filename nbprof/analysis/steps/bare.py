@@ -35,7 +35,11 @@ _PIECES = 4
 _SETTLED = 0.1
 """By which share the medians of two parts may differ."""
 _LEAST_RECORDED = 3
-_GAP = 0.01
+_AHEAD = 0.97
+"""Share of the device's work that a step takes at least by the host's clock, unless the host runs
+ahead; the clock of a device varies by a few percent.
+"""
+_GAP = 0.1
 """Time between two steps that follow each other, as a share of a step."""
 
 Floats = npt.NDArray[np.float64]
@@ -98,7 +102,11 @@ class BareSteps:
 
 
 def measure(
-    times: StepTimes | None, *, borders: Sequence[int] = (), works_later: bool = False
+    times: StepTimes | None,
+    *,
+    borders: Sequence[int] = (),
+    works_later: bool = False,
+    device_ms: float = 0.0,
 ) -> BareSteps:
     """The bare steps of the kind that was recorded most.
 
@@ -115,8 +123,11 @@ def measure(
     borders : sequence of int
         The first steps of epochs and loops, counted from 1.
     works_later : bool
-        True if a device works on a step after the program has ended it. Then a block of the
-        program does not tell how long a step takes, unless one follows the other without a gap.
+        True if the program may end a step before its work has run. Then a block of the program
+        does not tell how long a step takes, unless one follows the other nearly without a gap.
+    device_ms : float
+        Work of the busiest device per step, which recording does not make longer: a step that is
+        shorter by the clock ends while the device still works on it.
     """
     if times is None:
         return BareSteps(reason="the recording did not time the steps of the cell")
@@ -143,6 +154,9 @@ def measure(
         return BareSteps(recorded_ms=recorded_ms, reason=reason)
     if not all(_alike(steady[0], other) for other in steady[1:]):
         reason = "the steps before and after the recording take different times"
+        return BareSteps(recorded_ms=recorded_ms, reason=reason)
+    if np.median(values) < _AHEAD * device_ms:
+        reason = "the host runs ahead of the device, so its clock does not tell how long steps take"
         return BareSteps(recorded_ms=recorded_ms, reason=reason)
     low, high = _interval(values, effective_size(values))
     return BareSteps(

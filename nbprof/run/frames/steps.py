@@ -12,6 +12,7 @@ from nbprof.analysis import serving as serving_analysis
 from nbprof.analysis.input import input_pipeline
 from nbprof.analysis.ops import ops
 from nbprof.analysis.steps import backlog, bare, steps, tpu_cores, xprof_steps
+from nbprof.analysis.steps.steps import counted
 from nbprof.core.codec.records import record
 from nbprof.core.step_times import StepTimes
 from nbprof.frameworks.register import JAX
@@ -153,12 +154,23 @@ class StepFrames(Recording):
     @cached
     def bare_steps(self) -> bare.BareSteps:
         """The steps of the recorded cell that ran without a profiler."""
-        activity = self.activity
-        works_later = activity.has_device or activity.framework is JAX
-        borders = []
-        if self.capture is not None:
-            borders = [border["before"] for border in self.capture.boundaries]
-        return bare.measure(self.step_times, borders=borders, works_later=works_later)
+        if self.step_times is None or self.capture is None:
+            return bare.measure(None)
+        return bare.measure(
+            self.step_times,
+            borders=[border["before"] for border in self.capture.boundaries],
+            works_later=self.activity.framework is JAX and not self.activity.has_device,
+            device_ms=self._device_ms,
+        )
+
+    @property
+    def _device_ms(self) -> float:
+        """Work of the busiest device per step; 0 without one."""
+        shares = self._measured_steps.busy_shares
+        step_ms = counted(self._steps_and_busy[0])["step_time_ms"].to_numpy(np.float64)
+        if not shares or not len(step_ms):
+            return 0.0
+        return max(shares) / 100 * float(step_ms.mean())
 
     @cached
     def step_clock(self) -> pd.DataFrame:
