@@ -21,6 +21,7 @@ from nbprof.activity.unit import Unit
 from nbprof.analysis.advice import checks
 from nbprof.analysis.contention import OTHERS
 from nbprof.analysis.steps import step_count, warmup
+from nbprof.analysis.steps.bare import BareSteps
 from nbprof.analysis.steps.steps import counted, mostly_lost, waiting_percent
 from nbprof.core.runs import rows_by_code
 from nbprof.display import wording
@@ -219,6 +220,8 @@ class Breakdown:
         Contention for cores, see `nbprof.capture.contention`.
     probed_ms : float or None
         Time of a unit without its input, if a probe measured it.
+    bare : BareSteps
+        The steps that ran without a profiler.
     """
 
     activity: Activity
@@ -234,6 +237,7 @@ class Breakdown:
     contention: Mapping[str, float] = field(default_factory=dict)
     unrecorded: str = ""
     probed_ms: float | None = None
+    bare: BareSteps = field(default_factory=BareSteps)
 
     @property
     def unit(self) -> Unit:
@@ -938,12 +942,28 @@ def _slowed(breakdown: Breakdown, bound: str) -> Evidence:
         return []
     if shares["host_compute"] + shares["kernel_launch"] < checks.PART_HIGH:
         return []
+    if breakdown.bare.slowdown is not None:
+        return _slowed_as_measured(breakdown, bound, busy)
     slows_host = activity.framework.slows_host
     if not checks.may_keep_up(busy, slows_host):
         return []
     text = (
         f"Recording slows the host by up to {slows_host:g} times: without it, the device, which is"
         f" busy for {busy:.0f}% of {breakdown.unit.time} here, may rarely wait for the host"
+    )
+    return [(bound not in ("host_compute", "kernel_launch"), text)]
+
+
+def _slowed_as_measured(breakdown: Breakdown, bound: str, busy: float) -> Evidence:
+    """The same where steps ran without a profiler: the device does the same work in less time."""
+    bare, unit = breakdown.bare, breakdown.unit
+    slowdown, most = bare.slowdown, bare.most_slowdown
+    if slowdown is None or most is None or not checks.keeps_up(busy, most):
+        return []
+    without = min(busy * slowdown, 100.0)
+    text = (
+        f"Recording makes {unit.a} {slowdown:.2f} times as long: the device, busy for"
+        f" {busy:.0f}% of {unit.time} here, is busy for {without:.0f}% without it"
     )
     return [(bound not in ("host_compute", "kernel_launch"), text)]
 

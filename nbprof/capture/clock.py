@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from nbprof.capture.pace import Waits
+from nbprof.capture.step_times import StepTimer
 
 
 class Marker(Protocol):
@@ -82,6 +83,7 @@ class _Root:
 
     number: int
     origin: str
+    began_ns: int
     depth: int = 1
     holds_framework: bool = False
 
@@ -114,6 +116,8 @@ class StepClock:
         records.
     waits : Waits
         The time that steps spent waiting for input, if it can be measured.
+    times : StepTimer
+        When each step began and ended.
     origins : dict of str to int
         How steps were found, and how many in each way.
     boundaries : list of dict
@@ -146,6 +150,8 @@ class StepClock:
         self.open_wait: Callable[[str], Span] | None = None
         self.started = time.perf_counter()
         self.waits = Waits()
+        self.times = StepTimer()
+        self._began_ns = 0
         self._begin_window = begin_window
         self._end_window = end_window
         self._on_step = on_step
@@ -193,6 +199,7 @@ class StepClock:
             return
         self._owner = threading.get_ident()
         self._open, self._entered, self.root_inside, self.kind = True, False, False, kind
+        self._began_ns = time.perf_counter_ns()
         # Read once: a bound may end the recording on its own thread.
         open_marker = self.open_marker
         if open_marker is not None:
@@ -223,6 +230,7 @@ class StepClock:
         """
         if not self.alive:
             return
+        now_ns = time.perf_counter_ns()
         if kind and kind == self.batches_of:
             self._batches_seen += batches
         if not self._is_owner():
@@ -241,6 +249,7 @@ class StepClock:
                 marker.close(self.seen + 1, batches)
                 # The recording may have ended since the marker was opened; then it is in no file.
                 self.marked += self.open_marker is not None
+            self.times.stepped(self._began_ns, now_ns, kind)
             self._count(kind, origin)
         self.enter(kind)
 
@@ -283,8 +292,9 @@ class StepClock:
                 root.holds_framework |= of_framework
                 return 0
             self._last_number = number = max(self.seen, self._last_number) + 1
-            self._roots[thread] = _Root(number, origin)
+            root = self._roots[thread] = _Root(number, origin, 0)
             self._arm()
+            root.began_ns = time.perf_counter_ns()
             return number
 
     def holds_framework(self, thread: int) -> bool:
@@ -303,6 +313,7 @@ class StepClock:
         """
         if not self.alive or not self._roots:
             return
+        now_ns = time.perf_counter_ns()
         with self._lock:
             thread = thread or threading.get_ident()
             # Another thread may close it than the one that opened it.
@@ -322,6 +333,7 @@ class StepClock:
             elif outcome == "done" and not root.depth:
                 if self.open_marker is not None:
                     self.marked += 1
+                self.times.stepped(root.began_ns, now_ns, kind)
                 self._count(kind, root.origin)
 
     def stop(self) -> None:

@@ -388,6 +388,7 @@ class Session:
         clock = self.clock
         capture.steps_seen = clock.seen
         capture.boundaries = list(clock.boundaries)
+        capture.step_times = clock.times.packed()
         capture.cell_failed = error is not None
         if error is not None:
             capture.error = describe.failure(error, failed_at, clock.seen)

@@ -222,6 +222,7 @@ class TorchBackend:
             self._unseen += [name for name in threads.stop() if name not in self._unseen]
         steps = self._steps
         marks = steps.finished() if steps is not None else []
+        stopped_in_call = steps.reported_ns if steps is not None else 0
         npu, self._npu = self._npu, None
         if npu is not None:
             if self._thread != threading.get_ident():
@@ -244,7 +245,8 @@ class TorchBackend:
             with stderr_lines() as lines:
                 profile.stop()
             self._note(*notes.gpu_not_recorded(lines))
-            note = torch_trace.export(profile, run / f"{name}{torch_trace.SUFFIX}.gz", marks)
+            target = run / f"{name}{torch_trace.SUFFIX}.gz"
+            note = torch_trace.export(profile, target, marks, stopped_in_call=stopped_in_call)
             if note is not None:
                 self._note(note)
         except CaptureError:

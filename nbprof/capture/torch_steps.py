@@ -194,6 +194,11 @@ class OptimizerSteps:
         self.step_count = 0
         """Number of steps that optimizers have made."""
 
+    @property
+    def reported_ns(self) -> int:
+        """Unix time in ns of the end of the step that is being reported to the clock; else 0."""
+        return self._boundary_ns
+
     def now(self) -> int:
         """Unix time in ns; while a past boundary is being reported, the time of that."""
         return self._boundary_ns or time.time_ns()

@@ -20,7 +20,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nbprof.capture import notes, torch_exit
 from nbprof.capture.torch_steps import KIND, Mark
@@ -70,7 +70,24 @@ def rank_and_size() -> tuple[int | None, int | None]:
         return None, None
 
 
-def export(profile: Any, target: Path, marks: Sequence[Mark] = ()) -> Note | None:
+class _Call(NamedTuple):
+    """A call of an optimizer, in ns since the base of the trace.
+
+    Attributes
+    ----------
+    start, end : int
+    duration_at : tuple of int
+        Where the text of its duration begins and ends.
+    """
+
+    start: int
+    end: int
+    duration_at: tuple[int, int]
+
+
+def export(
+    profile: Any, target: Path, marks: Sequence[Mark] = (), *, stopped_in_call: int = 0
+) -> Note | None:
     """Write the trace of `profile` to `target`, packed.
 
     Parameters
@@ -81,6 +98,9 @@ def export(profile: Any, target: Path, marks: Sequence[Mark] = ()) -> Note | Non
         ``*.pt.trace.json.gz``. It appears there when it is complete.
     marks : sequence of Mark
         The steps.
+    stopped_in_call : int
+        Unix time in ns at which a step ended whose optimizer had not returned when the profiler
+        stopped; 0 if none was running. The profiler lets that call last until it has stopped.
 
     Returns
     -------
@@ -105,7 +125,7 @@ def export(profile: Any, target: Path, marks: Sequence[Mark] = ()) -> Note | Non
             if free < FULL:
                 reason = f"No space left on device, {size_text(free)} are free"
             raise OSError(f"PyTorch wrote no trace to {target.parent}: {reason}")
-        note = pack(plain, packed, marks)
+        note = pack(plain, packed, marks, stopped_in_call=stopped_in_call)
         packed.replace(target)
         if rank_and_size()[0] is not None:
             torch_exit.wait_at_exit()
@@ -115,8 +135,13 @@ def export(profile: Any, target: Path, marks: Sequence[Mark] = ()) -> Note | Non
         packed.unlink(missing_ok=True)
 
 
-def pack(plain: Path, packed: Path, marks: Sequence[Mark]) -> Note | None:
-    """Pack a trace and add the steps; returns why they were not added, None if they were."""
+def pack(
+    plain: Path, packed: Path, marks: Sequence[Mark], *, stopped_in_call: int = 0
+) -> Note | None:
+    """Pack a trace and add the steps; returns why they were not added, None if they were.
+
+    Parameters are those of `export`.
+    """
     with plain.open("rb") as source, packed.open("wb") as target:
         size = source.seek(0, os.SEEK_END)
         with mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as text:
@@ -130,7 +155,18 @@ def pack(plain: Path, packed: Path, marks: Sequence[Mark]) -> Note | None:
             for piece in _chunks(text, 0, offset):
                 target.write(compress.compress(piece))
             if marks and note is None:
-                target.write(compress.compress(_events(text, offset, marks)))
+                origin = _origin(text, offset)
+                calls = _optimizer_calls(text)
+                open_call = _open_call(calls, stopped_in_call - origin)
+                target.write(compress.compress(_events(text, offset, marks, calls)))
+                if open_call is not None:
+                    # It ends with the step, without the time that the profiler takes to stop.
+                    position, after = open_call.duration_at
+                    for piece in _chunks(text, offset, position):
+                        target.write(compress.compress(piece))
+                    duration = _microseconds(open_call.end - open_call.start)
+                    target.write(compress.compress(duration.encode()))
+                    offset = after
             for piece in _chunks(text, offset, size):
                 target.write(compress.compress(piece))
             target.write(compress.flush())
@@ -164,18 +200,22 @@ def _chunks(text: mmap.mmap, start: int, end: int) -> Iterator[bytes]:
         yield text[offset : min(offset + CHUNK, end)]
 
 
-def _events(text: mmap.mmap, offset: int, marks: Sequence[Mark]) -> bytes:
-    """The steps as events of the trace, to stand at the head of its list."""
-    origin = 0
+def _origin(text: mmap.mmap, offset: int) -> int:
+    """The base of the times, Unix time in ns; `offset` is where the events begin."""
     base = _BASE.search(text, 0, offset)
-    if base is not None:
-        origin = int(base[1])
-    ends = _optimizer_ends(text)
+    return int(base[1]) if base is not None else 0
+
+
+def _events(
+    text: mmap.mmap, offset: int, marks: Sequence[Mark], calls: Mapping[int, list[_Call]]
+) -> bytes:
+    """The steps as events of the trace, to stand at the head of its list."""
+    origin = _origin(text, offset)
     lines = []
     before = -sys.maxsize
     kinds = {mark.kind for mark in marks}
     for mark in sorted(marks, key=lambda mark: mark.start):
-        spans = ends.get(mark.thread, ())
+        spans = calls.get(mark.thread, ())
         # Steps of two threads that take turns end at calls of different threads.
         start = max(_after(spans, mark.start - origin), before)
         end = _after(spans, mark.end - origin)
@@ -205,24 +245,33 @@ def name(mark: Mark, kinds: set[str]) -> str:
     return f"{OTHER_STEP}{mark.kind}#{mark.number}"
 
 
-def _optimizer_ends(text: mmap.mmap) -> Mapping[int, list[tuple[int, int]]]:
-    """By thread: begin and end (ns since the base) of each call of an optimizer, in time order."""
-    spans: dict[int, list[tuple[int, int]]] = {}
+def _optimizer_calls(text: mmap.mmap) -> dict[int, list[_Call]]:
+    """The calls of optimizers by thread, in time order."""
+    calls: dict[int, list[_Call]] = {}
     for match in _OPTIMIZER.finditer(text):
         start, length = _ns(match[2]), _ns(match[3])
-        spans.setdefault(int(match[1]), []).append((start, start + length))
-    for calls in spans.values():
-        calls.sort()
-    return spans
+        calls.setdefault(int(match[1]), []).append(_Call(start, start + length, match.span(3)))
+    for of_thread in calls.values():
+        of_thread.sort()
+    return calls
 
 
-def _after(spans: Sequence[tuple[int, int]], time: int) -> int:
+def _open_call(calls: dict[int, list[_Call]], time: int) -> _Call | None:
+    """The last call of a thread if it was running at a time, which becomes its end."""
+    for of_thread in calls.values():
+        last = of_thread[-1]
+        if last.start <= time < last.end:
+            of_thread[-1] = last._replace(end=time)
+            return of_thread[-1]
+    return None
+
+
+def _after(calls: Sequence[_Call], time: int) -> int:
     """The time, or the end of the optimizer's call around it, whose hook runs just before that."""
-    i = bisect_right(spans, (time, sys.maxsize)) - 1
+    i = bisect_right(calls, time, key=lambda call: call.start) - 1
     if i < 0:
         return time
-    _, end = spans[i]
-    return max(end, time)
+    return max(calls[i].end, time)
 
 
 def _ns(microseconds: bytes) -> int:

@@ -180,6 +180,7 @@ class Windows:
                 else:
                     self.folder.renew()
                 self.mark()
+                self.clock.times.window_begins()
                 lines = _line_clock(self.options, self._called)
                 self._calls_limit = self._limit_of_calls() if lines is not None else 0.0
                 self._other_profilers = OtherProfilers(
@@ -191,6 +192,7 @@ class Windows:
                 self._thread = threading.get_ident()
             except Exception as error:
                 self._fail(error)
+                self.clock.times.window_ends()
                 return
             self._start_notes = [note for note in start_notes if note not in self.notes]
             self.notes += self._start_notes
@@ -287,6 +289,7 @@ class Windows:
             self._release()
             with contextlib.suppress(Exception), self._other_profilers.given_back([], self._hides):
                 self.backend.stop()
+            self.clock.times.window_ends()
             self.folder.discard()
             self.notes = [note for note in self.notes if note not in self._start_notes]
         self.begin()
@@ -316,6 +319,7 @@ class Windows:
                 self._settle(self.folder, replace(info, loops=self._packed(loops)))
             except Exception as error:
                 self._fail(error)
+            self.clock.times.window_ends()
             if self._over and self._bounds is not None:
                 self._bounds.cancel()
 

@@ -6,23 +6,20 @@ the clock of a trace.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import math
 import re
-import zlib
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 
+from nbprof.core.stored_columns import is_count, pack, unpack
 from nbprof.core.trace import Int32s, Int64s
 
 MOST = 100_000
 """Iterations whose times a recording stores at most: about a MB."""
 _COLUMNS = 3
-_ROW = _COLUMNS * 8
 _MOST_LOOPS = 10_000
 _TEXT = 80
 
@@ -95,16 +92,12 @@ class Loop:
         parents = [str(index) for index in time_in_parent]
         if not all(index.isascii() and index.isdigit() for index in parents):
             return None
-        if not all(map(_is_count, (*numbers, *time_in_parent.values(), count or 0))):
+        if not all(map(is_count, (*numbers, *time_in_parent.values(), count or 0))):
             return None
         if values["kind"] not in KINDS:
             return None
         ns_in_parent = dict(zip(map(int, parents), time_in_parent.values(), strict=True))
         return cls(**{**values, "inside": ns_in_parent})
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
 @dataclass
@@ -142,7 +135,6 @@ class LoopTimes:
             self.got - self.asked,
             self.ended - self.got,
         )
-        rows = b"".join(column.astype("<i8").tobytes() for column in columns)
         loops = []
         for loop, count in zip(self.loops, counts, strict=True):
             loops.append({**loop.packed(), "rows": count})
@@ -150,7 +142,7 @@ class LoopTimes:
             "begin_ns": self.begin_ns,
             "end_ns": self.end_ns,
             "loops": loops,
-            "times": base64.b64encode(zlib.compress(rows)).decode("ascii"),
+            "times": pack(columns),
         }
 
     @classmethod
@@ -159,13 +151,13 @@ class LoopTimes:
         if not isinstance(values, dict):
             return None
         begin, end, described = (values.get(key) for key in ("begin_ns", "end_ns", "loops"))
-        if not (_is_count(begin) and _is_count(end) and isinstance(described, list)):
+        if not (is_count(begin) and is_count(end) and isinstance(described, list)):
             return None
         assert isinstance(begin, int)
         assert isinstance(end, int)
         loops, counts = [], []
         for each in described[: _MOST_LOOPS + 1]:
-            if not isinstance(each, dict) or not _is_count(each.get("rows")):
+            if not isinstance(each, dict) or not is_count(each.get("rows")):
                 return None
             loop = Loop.unpacked({key: value for key, value in each.items() if key != "rows"})
             if loop is None:
@@ -175,7 +167,8 @@ class LoopTimes:
         parents = {parent for loop in loops for parent in loop.inside}
         if len(loops) > _MOST_LOOPS or max(parents, default=-1) >= len(loops):
             return None
-        columns = _columns(values.get("times"), sum(counts))
+        rows = sum(counts)
+        columns = unpack(values.get("times"), _COLUMNS, rows) if rows <= MOST else None
         if columns is None:
             return None
         asked = np.cumsum(columns[0]) + begin
@@ -200,26 +193,6 @@ class LoopTimes:
     def rows(self, index: int) -> slice:
         """The iterations of a loop."""
         return slice(*np.searchsorted(self.loop, [index, index + 1]).tolist())
-
-
-def _columns(text: object, count: int) -> list[Int64s] | None:
-    """The packed columns of `count` rows; None if they are damaged."""
-    if not isinstance(text, str) or count > MOST:
-        return None
-    try:
-        unzip = zlib.decompressobj()
-        rows = unzip.decompress(base64.b64decode(text, validate=True), count * _ROW + 1)
-    except (zlib.error, binascii.Error, ValueError):
-        return None
-    if len(rows) != count * _ROW or not unzip.eof:
-        return None
-    columns = [
-        np.frombuffer(rows, "<i8", count, 8 * count * i).astype(np.int64) for i in range(_COLUMNS)
-    ]
-    # No sum of them may overflow.
-    if any(np.abs(column.astype(np.float64)).sum() >= 2.0**61 for column in columns):
-        return None
-    return columns
 
 
 # Choice of the loop whose iterations are the unit of work.

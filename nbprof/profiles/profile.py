@@ -103,6 +103,14 @@ class Profile:
         steps that averages use: no warm-up, not cut off, without several times the batches of the
         others, of one kind (training, unless steps of another kind take over 4 times as long).
 
+        `bare_step_time_ms` with its 95 % interval `bare_step_time_low_ms` `bare_step_time_high_ms`
+        is the median by the wall clock of the `bare_steps` steps of the cell that ran without a
+        profiler (`p.steps.clock`), and `recording_slowdown` how many times as long the recorded
+        steps took by the same clock. Counted are steps of the recorded epochs, from where on their
+        time is steady; the slowdown is known where those before and after the recording agree, or
+        where epochs are. Fewer than 8 such steps, or a host that runs ahead of its device, leave
+        them None, for the reason in `bare_step_time_reason`.
+
         `device_busy_percent` `device_idle_percent`: the share of the time in these steps in which a
         device ran a kernel, copy or fill on any stream, each instant counted once, and the rest;
         mean over the devices that ran anything. XProf has no such figure; a share of the step

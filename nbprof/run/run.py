@@ -105,6 +105,10 @@ class Run(ReceiptFrames, TorchOpFrames):
         if iterations is not None and capture is not None:
             loops_text = json.dumps(capture.loops)
             options["iterations"] = hashlib.sha256(loops_text.encode()).hexdigest()
+        if capture is not None and capture.step_times:
+            # Findings follow from what recording cost.
+            times_text = json.dumps(capture.step_times)
+            options["step_times"] = hashlib.sha256(times_text.encode()).hexdigest()
         run_cache = open_run_cache(
             files,
             {name: value for name, value in options.items() if value is not None},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nbprof.schema.columns import Col, count, ms, percent, size, text
+from nbprof.schema.columns import Col, count, flag, ms, percent, size, text
 
 _HOST = text("host", "Host", "Machine that recorded the row.")
 CATEGORIES = [
@@ -121,6 +121,13 @@ SCHEMA: dict[str, list[Col]] = {
             for col in CATEGORIES
             if col.name not in ("host_compute_ms", "kernel_launch_ms", "compile_ms")
         ),
+    ],
+    "steps.clock": [
+        count("step", "Step", "Number of the step in the cell, from 1, as steps ended."),
+        text("kind", "Kind", "Kind of step: train, test, predict, or the name in the program."),
+        Col("start_s", "float64", "s", "Start s", "From the start of the recording.", "number", 3),
+        ms("duration_ms", "Duration ms", "Duration by the wall clock."),
+        flag("recorded", "Recorded", "A profiler ran, started or stopped during the step."),
     ],
     "steps.summary": [
         text(

@@ -22,7 +22,7 @@ from nbprof.core.sidecar import (
 from nbprof.sources.upload import Upload
 from nbprof.sources.urls import public_url
 
-_MOST_BYTES = 1 << 20
+_MOST_BYTES = 1 << 22
 RECORDED_EARLIER = "recorded_earlier"
 """Key of the notes of recorders that wrote only texts."""
 
@@ -96,6 +96,9 @@ class CaptureInfo:
         Where in the loop epochs begin and evaluations ran that are no steps: `before` (the number
         of the next step), `kind` (``epoch`` or ``evaluation``) and, of an evaluation, its `batches`
         and `ms`.
+    step_times : dict
+        When each step of the cell ran, recorded or not, as `nbprof.core.step_times` packs it; empty
+        where none was marked.
     loaders : dict
         What the program asked for its batches, as `nbprof.core.loader_uses` packs it; empty where
         it asked no loader that is known.
@@ -142,6 +145,7 @@ class CaptureInfo:
     by: str = ""
     settings: dict[str, str] = field(default_factory=dict)
     loaders: dict[str, Any] = field(default_factory=dict)
+    step_times: dict[str, Any] = field(default_factory=dict)
 
     @property
     def warmup(self) -> int | None:

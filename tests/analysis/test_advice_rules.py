@@ -935,6 +935,21 @@ def test_a_host_that_recording_slows_is_blamed_where_it_is_slower_for_certain(
     )
 
 
+@pytest.mark.parametrize(
+    ("busy", "slowdown", "expected"),
+    [(60.0, 1.5, True), (60.0, 1.7, False), (30.0, 3.5, False)],
+)
+def test_a_measured_slowdown_decides_which_of_host_and_device_is_slower(busy, slowdown, expected):
+    asked = {
+        **torch(SLOW_HOST),
+        "environment": {"devices": [GPU]},
+        "device_idle_percent": 100 - busy,
+        "eager_host_percent": 100.0,
+    }
+    there = found(**asked, device_busy_percent=busy, evidence=Evidence(slowdown=slowdown))
+    assert there.index.isin(BY_HOST).any() == expected
+
+
 @pytest.mark.parametrize(("host", "gain_is"), [(20.0, "about"), (20.1, "up to")])
 def test_time_outside_of_ops_is_a_bound_where_it_lies_among_many(host, gain_is):
     asked = {

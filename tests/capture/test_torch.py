@@ -20,8 +20,10 @@ import pytest
 
 import nbprof
 from nbprof.activity.activity import NEXT_ITEM
+from nbprof.capture import torch_trace
 from nbprof.capture.options import Options
 from nbprof.capture.session import Session
+from nbprof.profiles.load import open_recording
 from tests.capture.notes import keys, text_of
 from tests.capture.torches import Training, counts, document, events, steps
 from tests.support import programs
@@ -672,6 +674,30 @@ def test_a_window_of_steps(torch, record):
     assert [number for number, *_ in found] == [3, 4, 5]
     assert all(end > begin for _, begin, end, _ in found)
     assert 3 <= counts(recording)["aten::square"] <= 4
+
+
+def test_the_last_step_of_a_window_does_not_last_until_the_profiler_has_stopped(
+    torch, record, monkeypatch
+):
+    """The profiler stops in the hook of the optimizer's call, which is open in the trace then."""
+    worker = torch_trace.worker
+
+    def slow():
+        time.sleep(0.2)
+        return worker()
+
+    monkeypatch.setattr(torch_trace, "worker", slow)
+    recording = record(lambda: Training(torch).run(8), steps=(3, 5))
+    p = open_recording(recording)
+    by_clock = p.steps.clock.set_index("step")["duration_ms"]
+    assert by_clock.index.tolist() == list(range(1, 9))
+    assert p.steps.clock["recorded"].tolist() == [3 <= step <= 5 for step in by_clock.index]
+    for step, ms in zip(p.steps.frame["step"], p.steps.frame["step_time_ms"], strict=True):
+        assert ms <= by_clock[step] + 0.1
+    rows = events(recording)
+    calls = [row for row in rows if row["name"].startswith("Optimizer.step")]
+    last = max(row["ts"] + row["dur"] for row in rows if row["name"] == "ProfilerStep#5")
+    assert max(row["ts"] + row["dur"] for row in calls) == pytest.approx(last, abs=1e-3)
 
 
 @pytest.mark.parametrize("when", ["inside", "inside a function"])

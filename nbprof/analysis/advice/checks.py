@@ -29,6 +29,8 @@ LITTLE_16_BIT = 10.0
 NONE_PERCENT = 0.05
 """Less than this is reported as none."""
 MUCH_EAGER = 10.0
+FULLY_BUSY = 95.0
+"""Percent of a step from which on a device, rather than its host, decides how long it takes."""
 EXPENSIVE_FUNCTION = 20.0
 OUTSIDE_COMPILATION = 5.0
 MOST_GAIN = 99.0
@@ -45,6 +47,13 @@ def may_keep_up(busy: float, slows_host: float) -> bool:
     busy for `busy` percent of a recorded step.
     """
     return busy * slows_host >= 100.0
+
+
+def keeps_up(busy: float, slowdown: float) -> bool:
+    """The same where it was measured by how much recording slows the steps: that a GPU is busy
+    nearly throughout without a recording.
+    """
+    return busy * slowdown >= FULLY_BUSY
 
 
 class Check(NamedTuple):

@@ -296,6 +296,10 @@ class Evidence:
 
     # Steps
 
+    slowdown: Piece[float | None] = Piece(None, None)
+    """How many times as long recording makes a step at most, if the steps of the cell that ran
+    without a profiler tell it.
+    """
     between_ms: Piece[float | None] = Piece(lambda s: s.between.ms, None)
     """Time between one step and the next, of steps of one kind on one host: the median, or the mean
     if that is mostly a few long gaps.

@@ -19,6 +19,7 @@ from nbprof.analysis.advice.checks import (
     PART_HIGH,
     PART_MODERATE,
     input_class,
+    keeps_up,
     may_keep_up,
 )
 from nbprof.analysis.advice.evidence import Evidence
@@ -167,9 +168,11 @@ class Facts:
         """True if the loop may wait for its GPUs when nothing is recorded: recording slows the
         host, so that they wait for it more.
         """
-        return self.gpu_busy_percent is not None and may_keep_up(
-            self.gpu_busy_percent, self.framework.slows_host
-        )
+        if self.gpu_busy_percent is None:
+            return False
+        if self.evidence.slowdown is not None:
+            return keeps_up(self.gpu_busy_percent, self.evidence.slowdown)
+        return may_keep_up(self.gpu_busy_percent, self.framework.slows_host)
 
     @property
     def programs_16_bit_percent(self) -> float | None:

@@ -139,6 +139,7 @@ class AdviceFrames(OverviewFrames, HostFrames):
             ),
             growth=guarded("The search for memory that grows", self._growth, lambda _: None),
             not_launched_ms=lambda: self.device_time.not_launched_ms(),
+            slowdown=self.bare_steps.most_slowdown,
         )
 
     def _growth(self) -> growth.Growth | None:

@@ -104,6 +104,7 @@ class OverviewFrames(OpFrames, MemoryFrames, CodeFrames):
             contention=self.capture.contention,
             unrecorded=_sentences(self.capture.unrecorded),
             probed_ms=self.capture.probe.get("measured_ms"),
+            bare=self.bare_steps,
         )
 
     @cached
@@ -125,13 +126,14 @@ class OverviewFrames(OpFrames, MemoryFrames, CodeFrames):
         capture = self.capture
         if capture is None:
             return {}
+        is_bare_known = self.bare_steps.slowdown is not None
         if self.unexplained is None and not (
-            capture.contention or capture.unrecorded or capture.probe
+            capture.contention or capture.unrecorded or capture.probe or is_bare_known
         ):
             return {}
         breakdown = self._breakdown_as_recorded
         probed = breakdown.probed_ms is not None and self.overview_of_files["bound"] == "input"
-        if breakdown.host_parts or breakdown.unrecorded or probed:
+        if breakdown.host_parts or breakdown.unrecorded or probed or is_bare_known:
             return verdict(breakdown).to_dict()
         return {}
 
@@ -195,7 +197,7 @@ class OverviewFrames(OpFrames, MemoryFrames, CodeFrames):
 
     def _as_recorded(self, of_files: dict[str, Any]) -> dict[str, Any]:
         """An overview with facts about the recording."""
-        answer = of_files | self._verdict_as_recorded()
+        answer = of_files | self._verdict_as_recorded() | self.bare_steps.to_dict()
         answer["host_parts"] = self.host_parts
         capture = self.capture
         if capture is not None and capture.framework:

@@ -11,8 +11,11 @@ from nbprof.analysis import cpu, overview
 from nbprof.analysis import serving as serving_analysis
 from nbprof.analysis.input import input_pipeline
 from nbprof.analysis.ops import ops
-from nbprof.analysis.steps import backlog, steps, tpu_cores, xprof_steps
+from nbprof.analysis.steps import backlog, bare, steps, tpu_cores, xprof_steps
+from nbprof.analysis.steps.steps import counted
 from nbprof.core.codec.records import record
+from nbprof.core.step_times import StepTimes
+from nbprof.frameworks.register import JAX
 from nbprof.run.combine import WithHostNames, below, by, chained, stacked
 from nbprof.run.frame import Hosts, Phase, cached, frame
 from nbprof.run.frames.recording import Recording
@@ -140,6 +143,39 @@ class StepFrames(Recording):
     def backlog(self) -> pd.DataFrame:
         """Device work that was launched before the recording began, one row per host."""
         return backlog.frame(self.activity)
+
+    @cached
+    def step_times(self) -> StepTimes | None:
+        """Wall-clock times of all steps of the recorded cell; None where they are unknown."""
+        if self.capture is None or not self.capture.step_times:
+            return None
+        return StepTimes.unpacked(self.capture.step_times)
+
+    @cached
+    def bare_steps(self) -> bare.BareSteps:
+        """The steps of the recorded cell that ran without a profiler."""
+        if self.step_times is None or self.capture is None:
+            return bare.measure(None)
+        return bare.measure(
+            self.step_times,
+            borders=[border["before"] for border in self.capture.boundaries],
+            works_later=self.activity.framework is JAX and not self.activity.has_device,
+            device_ms=self._device_ms,
+        )
+
+    @property
+    def _device_ms(self) -> float:
+        """Work of the busiest device per step; 0 without one."""
+        shares = self._measured_steps.busy_shares
+        step_ms = counted(self._steps_and_busy[0])["step_time_ms"].to_numpy(np.float64)
+        if not shares or not len(step_ms):
+            return 0.0
+        return max(shares) / 100 * float(step_ms.mean())
+
+    @cached
+    def step_clock(self) -> pd.DataFrame:
+        """One row per step of the recorded cell, recorded or not."""
+        return bare.frame(self.step_times)
 
     @frame
     def steps_summary(self) -> pd.DataFrame:

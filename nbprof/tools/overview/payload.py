@@ -331,7 +331,14 @@ def _average_note(run: Run, size: float) -> str:
     numbers = {}
     for key in ("median_ms", "p95_ms", "min_ms", "max_ms"):
         numbers[key] = wording.number(float(row[key]) / size, 2)
-    return "median {median_ms}, p95 {p95_ms}, range {min_ms}–{max_ms}".format(**numbers)
+    note = "median {median_ms}, p95 {p95_ms}, range {min_ms}–{max_ms}".format(**numbers)
+    bare = run.bare_steps
+    if not bare.reason:
+        median, low, high = (
+            wording.number(ms / size, 2) for ms in (bare.median_ms, bare.low_ms, bare.high_ms)
+        )
+        note += f"; without recording {median} [{low}, {high}]"
+    return note
 
 
 def _of_each(run: Run, ms: Any) -> str:

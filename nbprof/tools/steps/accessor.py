@@ -139,6 +139,19 @@ class Steps(Framed):
         backlog: pd.DataFrame = self._profile.run.backlog
         return backlog.copy()
 
+    @property
+    def clock(self) -> pd.DataFrame:
+        """One row per step of the cell that nbprof recorded, whether the profiler ran or not, by
+        the wall clock; empty for other recordings and where no step was marked.
+
+        `start_s` counts from the start of the recording. `recorded` marks the steps during which a
+        profiler ran, started or stopped. A recording stores the first 20,000 steps of its cell.
+        `bare_step_time_ms` of `p.overview` is the median of the other steps, of the kind that was
+        recorded most, from where on their time is steady.
+        """
+        clock: pd.DataFrame = self._profile.run.step_clock
+        return clock.copy()
+
     def as_xprof(self) -> pd.DataFrame:
         """The step table of XProf 2.24, by its exact rules, for comparing the two tools.
 

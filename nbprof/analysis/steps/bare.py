@@ -1,0 +1,263 @@
+"""The step time without a profiler, from the steps of a cell that ran outside its recording.
+
+The clock of a recording times every step of the cell, recorded or not. Where enough of them ran
+while no profiler did, their median is the step time that the program has without it, and the
+median of the recorded ones, by the same clock, tells what recording cost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.analysis.compare.welch import effective_size, t_quantile
+from nbprof.core.step_times import StepTimes
+from nbprof.core.trace import Int64s
+from nbprof.schema import frames
+
+FEWEST = 8
+"""Bare steps from which on their time is given."""
+_SKIPPED = 2
+"""Steps after a start or a stop of the profiler that pay for it."""
+_COMPILING, _RUN_AHEAD = 3, 32
+"""Steps at the begin of a stretch that may take longer, and less long than the others; JAX
+dispatches so many ahead.
+"""
+_PIECES = 4
+"""Parts of a stretch that must take the same time."""
+_SETTLED = 0.1
+"""By which share the medians of two parts may differ."""
+_LEAST_RECORDED = 3
+_AHEAD = 0.97
+"""Share of the device's work that a step takes at least by the host's clock, unless the host runs
+ahead; the clock of a device varies by a few percent.
+"""
+_GAP = 0.1
+"""Time between two steps that follow each other, as a share of a step."""
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class BareSteps:
+    """The steps that ran without a profiler.
+
+    Attributes
+    ----------
+    steps : int
+        Number of those that count.
+    median_ms, low_ms, high_ms : float
+        Their median with its 95 % interval; NaN if unknown.
+    recorded_ms : float
+        The median of the recorded steps, by the same clock; NaN of fewer than three.
+    reason : str
+        Why the median is unknown; empty where it is known.
+    is_comparable : bool
+        True if nothing but the profiler makes the recorded steps differ: they are between bare ones
+        that agree, or in the same epoch.
+    """
+
+    steps: int = 0
+    median_ms: float = math.nan
+    low_ms: float = math.nan
+    high_ms: float = math.nan
+    recorded_ms: float = math.nan
+    reason: str = ""
+    is_comparable: bool = False
+
+    @property
+    def slowdown(self) -> float | None:
+        """The ratio of a recorded step to a bare one; None if unknown."""
+        return self._ratio(self.median_ms)
+
+    @property
+    def most_slowdown(self) -> float | None:
+        """The same with the lower end of the interval: by how much recording slows at most."""
+        return self._ratio(self.low_ms)
+
+    def _ratio(self, bare_ms: float) -> float | None:
+        ratio = self.recorded_ms / bare_ms
+        return ratio if self.is_comparable and not math.isnan(ratio) else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys of `p.overview`; None for what is unknown."""
+        figures = {
+            "bare_step_time_ms": self.median_ms,
+            "bare_step_time_low_ms": self.low_ms,
+            "bare_step_time_high_ms": self.high_ms,
+        }
+        answer: dict[str, Any] = {"bare_steps": self.steps}
+        for key, value in figures.items():
+            answer[key] = None if math.isnan(value) else value
+        answer["recording_slowdown"] = self.slowdown
+        answer["bare_step_time_reason"] = self.reason
+        return answer
+
+
+def measure(
+    times: StepTimes | None,
+    *,
+    borders: Sequence[int] = (),
+    works_later: bool = False,
+    device_ms: float = 0.0,
+) -> BareSteps:
+    """The bare steps of the kind that was recorded most.
+
+    A program may change while it runs: its data are cached after the first epoch, the learning
+    rate rises with the batch size. So bare steps count only if they follow or precede recorded ones
+    in the same epoch, if their time is steady, and if those before and after the recording agree.
+
+    The interval is that of the order statistics of the median, by Student's approximation of the
+    binomial distribution, for as many independent steps as the series is worth.
+
+    Parameters
+    ----------
+    times : StepTimes or None
+    borders : sequence of int
+        The first steps of epochs and loops, counted from 1.
+    works_later : bool
+        True if the program may end a step before its work has run. Then a block of the program
+        does not tell how long a step takes, unless one follows the other nearly without a gap.
+    device_ms : float
+        Work of the busiest device per step, which recording does not make longer: a step that is
+        shorter by the clock ends while the device still works on it.
+    """
+    if times is None:
+        return BareSteps(reason="the recording did not time the steps of the cell")
+    recorded = times.recorded
+    rows = np.flatnonzero(times.kind == _main_kind(times.kind, recorded))
+    duration = (times.end - times.start) / 1e6
+    recorded_ms = _recorded(duration, rows[recorded[rows]])
+    if works_later and not _follow(times, rows):
+        reason = "a marked block ends before the device has finished its work"
+        return BareSteps(recorded_ms=recorded_ms, reason=reason)
+    ran = int((~recorded[rows]).sum())
+    if ran < FEWEST:
+        reason = f"only {ran} steps ran without the profiler" if ran else "every step was recorded"
+        return BareSteps(recorded_ms=recorded_ms, reason=reason)
+    epoch = np.searchsorted(np.sort(np.asarray(borders, np.int64)), rows + 1, side="right")
+    steady = []
+    for stretch in _beside_recorded(rows, recorded[rows], epoch):
+        part = _steady(duration[stretch])
+        if len(part):
+            steady.append(part)
+    values = np.concatenate([np.zeros(0), *steady])
+    if len(values) < FEWEST:
+        reason = "the steps beside the recorded ones had not settled to a steady time"
+        return BareSteps(recorded_ms=recorded_ms, reason=reason)
+    if not all(_alike(steady[0], other) for other in steady[1:]):
+        reason = "the steps before and after the recording take different times"
+        return BareSteps(recorded_ms=recorded_ms, reason=reason)
+    if np.median(values) < _AHEAD * device_ms:
+        reason = "the host runs ahead of the device, so its clock does not tell how long steps take"
+        return BareSteps(recorded_ms=recorded_ms, reason=reason)
+    low, high = _interval(values, effective_size(values))
+    return BareSteps(
+        steps=len(values),
+        median_ms=float(np.median(values)),
+        low_ms=low,
+        high_ms=high,
+        recorded_ms=recorded_ms,
+        is_comparable=len(steady) > 1 or len(borders) > 0,
+    )
+
+
+def _main_kind(kind: npt.NDArray[np.int32], recorded: npt.NDArray[np.bool_]) -> int:
+    """The kind of most recorded steps; of all steps where none was recorded."""
+    chosen = kind[recorded]
+    if not len(chosen):
+        chosen = kind
+    return int(np.bincount(chosen).argmax()) if len(chosen) else 0
+
+
+def _follow(times: StepTimes, rows: Int64s) -> bool:
+    """True if most steps begin where the step before has ended."""
+    if len(rows) < 2:
+        return False
+    gap = times.start[rows[1:]] - times.end[rows[:-1]]
+    return float(np.median(np.abs(gap))) <= _GAP * float(np.median((times.end - times.start)[rows]))
+
+
+def _recorded(duration: Floats, rows: Int64s) -> float:
+    """The median of the recorded steps, without those that pay for the start."""
+    rows = rows[_SKIPPED:] if len(rows) >= _LEAST_RECORDED + _SKIPPED else rows
+    return float(np.median(duration[rows])) if len(rows) >= _LEAST_RECORDED else math.nan
+
+
+def _beside_recorded(
+    rows: Int64s, is_recorded: npt.NDArray[np.bool_], epoch: Int64s
+) -> list[Int64s]:
+    """The bare rows of each epoch before, between and after its recorded ones, without the steps
+    that pay for the profiler.
+    """
+    changes = (np.diff(is_recorded) != 0) | (np.diff(epoch) != 0)
+    first = np.flatnonzero(np.append(True, changes))
+    stretches = []
+    for part in np.split(np.arange(len(rows)), first[1:]):
+        recorded_epoch = epoch[is_recorded]
+        if is_recorded[part[0]] or epoch[part[0]] not in recorded_epoch:
+            continue
+        follows = part[0] > 0 and is_recorded[part[0] - 1]
+        stretches.append(rows[part[_SKIPPED if follows else 0 :]])
+    return stretches
+
+
+def _steady(duration: Floats) -> Floats:
+    """The part of a stretch in which the step time is steady; empty if it changes.
+
+    A few first steps may take longer, for programs compile, and more of them less long, for a host
+    runs ahead of its device until a queue is full.
+    """
+    for skipped in (0, _COMPILING, _RUN_AHEAD):
+        part = duration[skipped:]
+        if len(part) < FEWEST:
+            break
+        if skipped == _RUN_AHEAD and not np.median(duration[:skipped]) < np.median(part):
+            break
+        pieces = np.array_split(part, min(max(len(part) // FEWEST, 2), _PIECES))
+        if all(_alike(*pair) for pair in combinations(pieces, 2)):
+            return part
+    return duration[:0]
+
+
+def _alike(earlier: Floats, later: Floats) -> bool:
+    """True if the medians are nearly equal, or differ by no more than chance explains."""
+    middle = float(np.median(later))
+    if abs(float(np.median(earlier)) - middle) <= _SETTLED * middle:
+        return True
+    # As if steps were independent: where they are not, the time changes from step to step.
+    low, high = _interval(earlier, len(earlier))
+    later_low, later_high = _interval(later, len(later))
+    return low <= later_high and later_low <= high
+
+
+def _interval(values: Floats, worth: float) -> tuple[float, float]:
+    """The 95 % interval of the median of values that are worth so many independent ones."""
+    ordered, n = np.sort(values), len(values)
+    # Half the width in ranks: the deviation of a count of half of all values.
+    width = t_quantile(0.975, max(worth - 1, 1.0)) * 0.5 * n / math.sqrt(worth)
+    low = max(math.floor((n - 1) / 2 - width), 0)
+    high = min(math.ceil((n - 1) / 2 + width), n - 1)
+    return float(ordered[low]), float(ordered[high])
+
+
+def frame(times: StepTimes | None) -> pd.DataFrame:
+    """The public frame, `p.steps.clock`."""
+    if times is None:
+        return frames.empty("steps.clock")
+    kinds = np.array([*times.kinds, ""], object)
+    columns = {
+        "step": np.arange(1, len(times.start) + 1),
+        "kind": kinds[times.kind],
+        "start_s": times.start / 1e9,
+        "duration_ms": (times.end - times.start) / 1e6,
+        "recorded": times.recorded,
+    }
+    return frames.build("steps.clock", columns, list(columns))

@@ -1,0 +1,218 @@
+"""The step time without a profiler, from the steps of a cell that ran outside its recording."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import nbprof
+from nbprof.analysis.steps import bare
+from nbprof.core.sidecar import SIDECAR
+from nbprof.core.step_times import MOST, StepTimes
+from nbprof.sources.recording import CaptureInfo
+from tests.support import kineto
+
+MS = 10**6
+
+
+def step_times(durations, recorded, *, kinds=("train",), kind=None, gap=0):
+    """Steps of so many ms one after the other, of which those from…until are recorded."""
+    duration = np.round(np.asarray(durations, float) * MS).astype(np.int64)
+    end = np.cumsum(duration + gap)
+    start = end - duration
+    first, last = recorded
+    windows = np.zeros((0, 2), np.int64)
+    if last > first:
+        windows = np.array([[start[first], end[last - 1]]])
+    kind = np.zeros(len(start), np.int32) if kind is None else np.asarray(kind, np.int32)
+    return StepTimes(start, end, kind, list(kinds), windows, len(start))
+
+
+def noisy(ms, count, seed=0):
+    return ms * (1 + 0.01 * np.random.default_rng(seed).standard_normal(count))
+
+
+def test_the_median_of_the_steps_outside_of_the_recording_and_what_recording_cost():
+    durations = np.concatenate([noisy(12, 20), noisy(19, 20, 1), noisy(12, 60, 2)])
+    measured = bare.measure(step_times(durations, (20, 40)))
+    assert measured.reason == ""
+    # Without two after the end of the recording.
+    assert measured.steps == 78
+    assert measured.median_ms == pytest.approx(12, rel=0.005)
+    assert measured.low_ms < measured.median_ms < measured.high_ms
+    assert measured.high_ms - measured.low_ms < 0.15
+    assert measured.recorded_ms == pytest.approx(19, rel=0.01)
+    assert measured.slowdown == pytest.approx(19 / 12, rel=0.01)
+    assert measured.most_slowdown > measured.slowdown
+
+
+def test_the_interval_holds_the_true_median_about_as_often_as_it_says():
+    rng, inside = np.random.default_rng(3), 0
+    for _ in range(300):
+        durations = np.concatenate([np.full(3, 9.0), rng.lognormal(1.0, 0.3, 33)])
+        measured = bare.measure(step_times(durations, (0, 3)))
+        inside += measured.low_ms <= np.exp(1.0) <= measured.high_ms
+    assert 0.92 * 300 < inside < 300
+
+
+def test_steps_before_it_is_steady_do_not_count():
+    # A compilation, then a host that runs ahead of its device until the queue is full.
+    durations = [900.0, *noisy(2, 20), *noisy(10, 60, 1), *noisy(15, 5, 2)]
+    measured = bare.measure(step_times(durations, (81, 86)))
+    assert (measured.steps, measured.reason) == (49, "")
+    assert measured.median_ms == pytest.approx(10, rel=0.01)
+
+
+def test_a_program_that_changes_is_not_taken_for_the_cost_of_recording():
+    # Recorded is a part of the first epoch, after which the data are cached.
+    cached = [*noisy(10, 60), *noisy(5, 200, 1)]
+    assert bare.measure(step_times(cached, (0, 20))).reason == (
+        "the steps beside the recorded ones had not settled to a steady time"
+    )
+    measured = bare.measure(step_times(cached, (0, 20)), borders=[1, 61])
+    assert measured.median_ms == pytest.approx(10, rel=0.01)
+    assert measured.slowdown == pytest.approx(1, rel=0.02)
+    # Where epochs are unknown, steps on one side alone do not tell why they differ.
+    measured = bare.measure(step_times(cached, (0, 60)))
+    assert measured.median_ms == pytest.approx(5, rel=0.01)
+    assert measured.slowdown is None
+    assert "settled" in bare.measure(step_times(cached, (0, 60)), borders=[1, 61]).reason
+
+
+def test_steps_before_and_after_the_recording_must_agree():
+    durations = [*noisy(10, 30), *noisy(12, 20, 1), *noisy(7, 40, 2)]
+    reason = bare.measure(step_times(durations, (30, 50))).reason
+    assert reason == "the steps before and after the recording take different times"
+
+
+@pytest.mark.parametrize(
+    ("durations", "recorded", "reason"),
+    [
+        (np.full(20, 5.0), (0, 20), "every step was recorded"),
+        (np.full(20, 5.0), (0, 15), "only 5 steps ran without the profiler"),
+        (1.5 ** np.arange(60), (0, 4), "had not settled"),
+    ],
+)
+def test_too_few_or_unsteady_steps_tell_nothing(durations, recorded, reason):
+    measured = bare.measure(step_times(durations, recorded))
+    assert reason in measured.reason
+    assert measured.slowdown is None
+    answer = measured.to_dict()
+    assert answer["bare_step_time_ms"] is None
+    assert answer["recording_slowdown"] is None
+
+
+def test_no_clock_is_said():
+    assert "did not time" in bare.measure(None).reason
+    assert bare.frame(None).empty
+
+
+def test_only_steps_of_the_recorded_kind_count():
+    kind = [0] * 10 + [1] * 30 + [0] * 30
+    durations = [*noisy(8, 10), *np.full(30, 1.0), *noisy(5, 30, 1)]
+    times = step_times(durations, (0, 10), kinds=("train", "test"), kind=kind)
+    measured = bare.measure(times)
+    assert measured.median_ms == pytest.approx(5, rel=0.01)
+    # Without two, for the last recorded step of the kind came right before.
+    assert measured.steps == 28
+
+
+def test_blocks_with_time_between_them_tell_nothing_of_a_device_that_works_later():
+    times = step_times(noisy(4, 40), (0, 10), gap=MS)
+    assert "before the device" in bare.measure(times, works_later=True).reason
+    assert bare.measure(times).reason == ""
+    followed = step_times(noisy(4, 40), (0, 10))
+    assert bare.measure(followed, works_later=True).reason == ""
+
+
+def test_a_host_that_runs_ahead_of_its_device_does_not_tell_how_long_a_step_takes():
+    # Launches take 1.4 ms, but the device works for 10 ms on each step; the queue is not full yet.
+    times = step_times([*noisy(1.4, 25), *noisy(2, 15, 1), *noisy(1.4, 25, 2)], (25, 40))
+    assert "runs ahead" in bare.measure(times, device_ms=10.0).reason
+    assert bare.measure(times, device_ms=1.3).reason == ""
+
+
+def test_they_are_stored_and_read_again():
+    times = step_times(noisy(4, 40), (5, 10), kinds=("train", "test"), kind=[0, 1] * 20)
+    again = StepTimes.unpacked(json.loads(json.dumps(times.packed())))
+    for name in ("start", "end", "kind", "windows"):
+        assert getattr(again, name).tolist() == getattr(times, name).tolist(), name
+    assert (again.kinds, again.count) == (times.kinds, times.count)
+    assert again.recorded.tolist() == [5 <= i < 10 for i in range(40)]
+    table = bare.frame(again)
+    assert table["recorded"].sum() == 5
+    assert table["duration_ms"].iloc[0] == pytest.approx((times.end - times.start)[0] / MS)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"count": -1},
+        {"count": 3},
+        {"rows": MOST + 1},
+        {"rows": True},
+        {"kinds": "train"},
+        {"kinds": [1]},
+        {"kinds": []},
+        {"windows": [[3, 1]]},
+        {"windows": [[1]]},
+        {"windows": None},
+        {"times": "!"},
+        {"times": None},
+    ],
+)
+def test_damaged_times_are_none(change):
+    packed = step_times(noisy(4, 40), (5, 10)).packed()
+    assert StepTimes.unpacked(packed) is not None
+    assert StepTimes.unpacked({**packed, **change}) is None
+    assert StepTimes.unpacked([packed]) is None
+
+
+def recorded_profile(folder, bare_ms):
+    """Steps of 1 ms, whose host runs ops for 0.4 ms before the device is busy for 0.6 ms; the same
+    cell ran others without the profiler.
+    """
+    k = kineto.Kineto()
+    for i in range(12):
+        start = 1000.0 * i
+        k.step(i, start, 1000)
+        k.launched("gemm", start + 380, start + 385, 600, op=k.op("aten::mm", start, 383))
+    (folder / "host.pt.trace.json").write_bytes(k.encode())
+    times = step_times([*noisy(bare_ms, 20), *noisy(1.0, 12, 1), *noisy(bare_ms, 20, 2)], (20, 32))
+    info = CaptureInfo(backend="torch", step_times=times.packed())
+    (folder / SIDECAR).write_text(json.dumps(info.to_dict()))
+    return nbprof.load(folder)
+
+
+def evidence_on_recording(p):
+    texts = [text for _, text in p.overview["confidence_evidence"]]
+    return [text for text in texts if text.startswith("Recording")]
+
+
+def test_a_device_stays_idle_without_a_recording_that_costs_little(tmp_path):
+    p = recorded_profile(tmp_path, 0.95)
+    assert p.overview["bare_step_time_ms"] == pytest.approx(0.95, rel=0.01)
+    assert p.overview["recording_slowdown"] == pytest.approx(1 / 0.95, rel=0.01)
+    assert evidence_on_recording(p) == []
+    assert len(p.steps.clock) == 52
+    average = next(f for f in p.payload().overview.figures if f.key == "step_time")
+    assert "without recording 0.95 [" in average.note
+
+
+def test_a_device_that_recording_made_wait_is_said_to_be_busy_without_it(tmp_path):
+    p = recorded_profile(tmp_path, 0.61)
+    [text] = evidence_on_recording(p)
+    assert text == (
+        "Recording makes a step 1.65 times as long: the device, busy for 60% of step time here,"
+        " is busy for 99% without it"
+    )
+
+
+def test_without_a_clock_the_most_that_recording_costs_is_assumed(tmp_path):
+    p = recorded_profile(tmp_path, 0.95)
+    p.run.capture.step_times = {}
+    (tmp_path / SIDECAR).write_text(json.dumps(p.run.capture.to_dict()))
+    [text] = evidence_on_recording(nbprof.load(tmp_path))
+    assert text.startswith("Recording slows the host by up to 2.5 times")
