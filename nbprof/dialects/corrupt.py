@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import MutableMapping
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -39,6 +40,8 @@ class Mender:
 
     correlation = "correlation"
     """The arg that device work and its launch share."""
+    launch_shape: tuple[str, ...] = ("grid", "block")
+    """The args that say how much work was launched."""
     too_long = (
         "later work of its stream, the host's wait for the device or the whole recording had ended"
         " by then"
@@ -126,7 +129,50 @@ class Mender:
             self.misplaced.extend(rows[wrong].tolist())
             rows, together, called = rows[~wrong], together[~wrong], called[~wrong]
             spans = self.spans(rows, launch=together)
-        self.replace(rows, durations.of_device(spans, host_end, waited, called))
+        self.replace_of_device(rows, spans, host_end, waited, called)
+
+    def replace_of_device(
+        self,
+        rows: Int64s,
+        spans: Spans,
+        host_end: int,
+        waited: tuple[Int64s, Int64s],
+        called: Int64s,
+    ) -> None:
+        """Replaces impossible durations of device work; parameters as of `durations.of_device`."""
+        duration = durations.of_device(spans, host_end, waited, called)
+        self.replace(rows, duration)
+        spans = replace(spans, duration=duration)
+        doubtful = durations.outlasting(spans, host_end)
+        if not doubtful.any():
+            return
+        doubtful[doubtful] = self.takes_as_long(rows[doubtful])
+        same = np.isin(spans.name, spans.name[doubtful])
+        alike = self.launched_alike(rows[same], spans.name[same])
+        spans = replace(
+            self.spans(rows[same]), name=alike, duration=spans.duration[same]
+        )
+        self.replace(rows[same], durations.of_alike(spans, doubtful[same]))
+
+    def takes_as_long(self, rows: Int64s) -> npt.NDArray[np.bool_]:
+        """Work that takes the same time each time that it is launched alike.
+
+        A copy may be larger than others, and the last collective waits for other ranks.
+        """
+        names, code = np.unique(self.trace.events.name[rows], return_inverse=True)
+        return ~names_that(torchnames.is_collective, self.trace.names[names])[code]
+
+    def launched_alike(self, rows: Int64s, name: Int64s) -> Int64s:
+        """A code for each combination of name and launch shape.
+
+        Parameters
+        ----------
+        rows, name : int64[n]
+            Events, and the code of each by which its calls are compared.
+        """
+        shape = [self.trace.text_arg(arg, rows=rows) for arg in self.launch_shape]
+        _, code = np.unique(np.array([name, *shape]), axis=1, return_inverse=True)
+        return code.ravel()
 
     def together(self, rows: Int64s, ident: Int64s) -> Int64s:  # noqa: ARG002
         """The launch of each piece of work, -1: work of one launch may run concurrently.

@@ -32,6 +32,8 @@ Flags = npt.NDArray[np.bool_]
 SLACK_PS = 1_000_000_000
 # Least ratio of a wrong duration to those of all other calls of the name.
 _MAGNITUDE, _FAR_MAGNITUDE = 10, 100
+# Calls that were launched alike take the same time if the longest is this many times the median.
+_ALIKE = 2
 # Some files have whole microseconds: a duration of 0 is none of a magnitude.
 _SHORTEST_PS = 1_000_000
 # So many other calls tell how long one takes.
@@ -106,7 +108,7 @@ def of_device(
     ended = _ended_meanwhile(work, following, has_next & (duration - until_next >= SLACK_PS))
     until_wait = _waited_at(waited, called) - work.start
     too_late = _after_wait(duration, until_wait)
-    outlasting = _outlasting(work, others_end, (ended > 0) | too_late)
+    outlasting = _outlasting(work, others_end, (ended > 0) | too_late, _FAR_MAGNITUDE)
     candidates = (ended > 0) | too_late | outlasting
     if not candidates.any():
         return duration
@@ -122,6 +124,35 @@ def of_device(
     at_most = np.minimum(until_next, np.maximum(until_wait, 0))
     mended = np.minimum(np.where(enough_calls, median, _NEVER), at_most)
     return np.where(wrong, np.minimum(mended, duration), duration)
+
+
+def outlasting(work: Spans, others_end: int) -> Flags:
+    """Work that ends long after everything else and took ten times as long as other calls of it.
+
+    Work of that name may have been larger for once: `of_alike` compares it with calls that were
+    launched as it was.
+
+    Parameters
+    ----------
+    work, others_end
+        As of `of_device`.
+    """
+    return _outlasting(work, others_end, np.zeros(len(work.duration), np.bool_), _MAGNITUDE)
+
+
+def of_alike(work: Spans, doubtful: Flags) -> Int64s:
+    """Durations of work that was launched alike; a doubtful one takes what the others always take.
+
+    Parameters
+    ----------
+    work : Spans
+        `name` is a code for what was launched alike: the same kernel with the same grid.
+    doubtful : bool[n]
+    """
+    longest, median, calls = _other_calls(work, doubtful)
+    always = (calls >= _FEW_CALLS) & (longest <= _ALIKE * np.maximum(median, _SHORTEST_PS))
+    wrong = doubtful & always & (work.duration >= _MAGNITUDE * longest)
+    return np.where(wrong, median, work.duration)
 
 
 def misplaced(
@@ -339,14 +370,14 @@ def _behind_all(work: Spans, wrong: Flags, others_end: int) -> Flags:
     return is_wrong
 
 
-def _outlasting(work: Spans, others_end: int, suspects: Flags) -> Flags:
+def _outlasting(work: Spans, others_end: int, suspects: Flags, magnitude: int) -> Flags:
     """Work of another magnitude than its other calls that is alone for most of its time."""
     end = work.end
     late = (end - others_end >= SLACK_PS) & (work.duration >= SLACK_PS)
     if not late.any():
         return late
     longest, _, calls = _other_calls(work, late | suspects)
-    late &= (calls >= _FEW_CALLS) & (work.duration >= _FAR_MAGNITUDE * longest)
+    late &= (calls >= _FEW_CALLS) & (work.duration >= magnitude * longest)
     bound = max(others_end, int(end[~(late | suspects)].max(initial=others_end)))
     over = end - bound
     return late & (over >= SLACK_PS) & (over >= work.duration // 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s, Trace
@@ -94,6 +95,10 @@ class _Mender(Mender):
     def calls(self, host: int) -> Int64s:
         """Calls into the runtime."""
         return self._rows(host, CALL)
+
+    def takes_as_long(self, rows: Int64s) -> npt.NDArray[np.bool_]:
+        """Kernels that are no collectives."""
+        return super().takes_as_long(rows) & (self.kind[rows] == KERNEL)
 
     def images(self, host: int) -> Int64s:
         """Annotations as the device shows them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nbprof.core.receipt import Note
@@ -14,7 +15,7 @@ from nbprof.dialects.corrupt import Mender
 from nbprof.dialects.durations import Spans
 from nbprof.dialects.msprof import lanes as on
 from nbprof.dialects.msprof import notes
-from nbprof.dialects.msprof.work import COLLECTIVE, NO_WORK, Work, plain
+from nbprof.dialects.msprof.work import COLLECTIVE, COMPUTE, NO_WORK, Work, plain
 
 _NO_ID = 4294967295
 """How msprof writes an id that is none."""
@@ -86,6 +87,24 @@ class _Mender(Mender):
         rows = np.flatnonzero((self._work.lane_kinds == on.CANN)[self.trace.events.lane])
         ident = self.trace.arg(self.correlation, rows=rows)
         return self._of_host(rows[(ident >= 0) & (ident != _NO_ID)], host)
+
+    def takes_as_long(self, rows: Int64s) -> npt.NDArray[np.bool_]:
+        """Tasks of cores."""
+        is_compute: npt.NDArray[np.bool_] = self._work.stated_kind[rows] == COMPUTE
+        return is_compute
+
+    def launched_alike(self, rows: Int64s, name: Int64s) -> Int64s:
+        """A code for each combination of name and shapes of inputs, which the tables have."""
+        shapes = np.full(len(self.trace.events), -1, np.int64)
+        codes: dict[str, int] = {}
+        for table in self.trace.tables.get("op_summary", []):
+            if {"event", "input_shapes"} <= set(table.frame.columns):
+                event = table.frame["event"].to_numpy(np.int64)
+                listed = event >= 0
+                texts = table.frame["input_shapes"][listed].astype(str)
+                shapes[event[listed]] = [codes.setdefault(text, len(codes)) for text in texts]
+        _, code = np.unique(np.array([name, shapes[rows]]), axis=1, return_inverse=True)
+        return code.ravel()
 
     def spans(
         self, rows: Int64s, name: Int64s | None = None, launch: Int64s | None = None

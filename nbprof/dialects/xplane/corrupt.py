@@ -51,6 +51,7 @@ class _OfGpus(Mender):
     """Work on streams."""
 
     correlation = "correlation_id"
+    launch_shape = ("kernel_details",)
 
     def __init__(self, placed: Placed) -> None:
         super().__init__(placed.trace)
@@ -71,6 +72,11 @@ class _OfGpus(Mender):
         lanes = (self._lane_kind == "host") & (self.lane_host == host)
         rows = np.flatnonzero(lanes[self.trace.events.lane])
         return rows[self.trace.arg(self.correlation, rows=rows) > 0]
+
+    def takes_as_long(self, rows: Int64s) -> npt.NDArray[np.bool_]:
+        """Kernels that are no collectives."""
+        is_kernel = self.trace.text_arg("kernel_details", rows=rows) >= 0
+        return super().takes_as_long(rows) & is_kernel
 
     def images(self, host: int) -> Int64s:
         """Steps, ops and programs that a profiler made of the work on streams."""
@@ -122,11 +128,12 @@ class _OfCores(Mender):
             name = self._line_codes(rows) if lines is _STEPS else None
             none = np.full(len(rows), _NEVER, np.int64)
             nothing = np.zeros(0, np.int64)
-            self.replace(
+            self.replace_of_device(
                 rows,
-                durations.of_device(
-                    self.spans(rows, name), self._others_end(host, lines), (nothing, nothing), none
-                ),
+                self.spans(rows, name),
+                self._others_end(host, lines),
+                (nothing, nothing),
+                none,
             )
         ops = self.work(host)
         for lane in np.unique(self.trace.events.lane[ops]).tolist():
