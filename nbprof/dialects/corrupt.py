@@ -149,9 +149,7 @@ class Mender:
         doubtful[doubtful] = self.takes_as_long(rows[doubtful])
         same = np.isin(spans.name, spans.name[doubtful])
         alike = self.launched_alike(rows[same], spans.name[same])
-        spans = replace(
-            self.spans(rows[same]), name=alike, duration=spans.duration[same]
-        )
+        spans = replace(self.spans(rows[same]), name=alike, duration=spans.duration[same])
         self.replace(rows[same], durations.of_alike(spans, doubtful[same]))
 
     def takes_as_long(self, rows: Int64s) -> npt.NDArray[np.bool_]:
