@@ -58,6 +58,8 @@ class Mender:
         self.start: Int64s = trace.events.start
         self.duration: Int64s = trace.events.duration
         self.misplaced: list[int] = []
+        self._clocks: list[tuple[int, int]] = []
+        """A lane of each device whose times were moved, and by how much, ps."""
         lanes = trace.lanes
         self.lane_host = host_of_lanes(trace).astype(np.int64)
         self.lane_device = lanes["device"].to_numpy(np.int64)
@@ -119,6 +121,7 @@ class Mender:
         calls = self.calls(host)
         launch = self._launch(ident, calls)
         waited, called = self._waits(rows, calls, launch)
+        self._align_clocks(host, rows, launch, waited, called)
         together = self.together(rows, ident)
         spans = self.spans(rows, launch=together)
         linked = launch >= 0
@@ -171,6 +174,46 @@ class Mender:
         shape = [self.trace.text_arg(arg, rows=rows) for arg in self.launch_shape]
         _, code = np.unique(np.array([name, *shape]), axis=1, return_inverse=True)
         return code.ravel()
+
+    def _align_clocks(
+        self,
+        host: int,
+        rows: Int64s,
+        launch: Int64s,
+        waited: tuple[Int64s, Int64s],
+        called: Int64s,
+    ) -> None:
+        """Moves all events of devices whose clock is not that of their host."""
+        start = self.trace.events.start
+        linked = launch >= 0
+        rows, launch, called = rows[linked], launch[linked], called[linked]
+        device = self.lane_device[self.trace.events.lane[rows]]
+        for number in np.unique(device).tolist():
+            own = device == number
+            shift = durations.clock_shift(
+                start[rows[own]],
+                start[launch[own]],
+                waited,
+                called[own],
+                self._host_end(host),
+            )
+            if shift:
+                lanes = (self.lane_host == host) & (self.lane_device == number)
+                self._move(host, lanes, shift)
+                self._clocks.append((int(np.flatnonzero(lanes)[0]), shift))
+
+    def _move(self, host: int, lanes: npt.NDArray[np.bool_], shift: int) -> None:
+        """Moves all events and ends of arrows of lanes; the recording begins with what is first."""
+        trace, events = self.trace, self.trace.events
+        start = events.start + np.where(lanes[events.lane], shift, 0)
+        self.start = start
+        trace.events = type(events)(events.lane, events.name, start, events.duration)
+        if (flows := trace.flows) is not None:
+            on_lanes = np.isin(flows.lane, trace.lanes.get("row", trace.lanes["lane"])[lanes])
+            trace.flows = replace(flows, time=flows.time + np.where(on_lanes, shift, 0))
+        first = int(start[self.lane_host[events.lane] == host].min())
+        if events.start[lanes[events.lane]].min() < first:
+            self._begin(host, first)
 
     def together(self, rows: Int64s, ident: Int64s) -> Int64s:  # noqa: ARG002
         """The launch of each piece of work, -1: work of one launch may run concurrently.
@@ -293,18 +336,35 @@ class Mender:
 
     def _begin_with(self, sound: npt.NDArray[np.bool_]) -> None:
         """Lets the recording of a host begin with its first event that has a possible time."""
-        trace, start = self.trace, self.trace.events.start
-        late = list(trace.late_ps) or [0] * len(trace.hosts)
-        if len(late) != len(trace.hosts) or (len(late) > 1 and not trace.late_ps):
-            return
-        host = self.lane_host[trace.events.lane]
-        for number in range(len(late)):
+        start, host = self.trace.events.start, self.lane_host[self.trace.events.lane]
+        for number in range(len(self.trace.hosts)):
             of_host = sound & (host == number)
             if of_host.any() and start[(host == number) & ~sound].min(initial=_NO_LAUNCH) < (
                 first := int(start[of_host].min())
             ):
-                late[number] = max(late[number], first)
-        trace.late_ps = late
+                self._begin(number, first)
+
+    def _begin(self, host: int, first: int) -> None:
+        """Lets the recording of a host begin no earlier."""
+        trace = self.trace
+        late = list(trace.late_ps) or [0] * len(trace.hosts)
+        if len(late) == len(trace.hosts) and (len(late) == 1 or trace.late_ps):
+            late[host] = max(late[host], first)
+            trace.late_ps = late
+
+    def about_clocks(self) -> list[Note]:
+        """Notes on devices whose clock is not that of their host."""
+        if not self._clocks:
+            return []
+        lanes = self.trace.lanes
+        shifts = []
+        for lane, shift in self._clocks:
+            device = str(lanes["process"].iloc[lane])
+            if len(self.trace.hosts) > 1:
+                device = f"{lanes['host'].iloc[lane]}, {device}"
+            side = "behind" if shift > 0 else "ahead"
+            shifts.append(f"{device}: {wording.millis(abs(shift) / 1e9)} {side}")
+        return [notes.device_clocks(shifts)]
 
     def about_misplaced(self) -> list[Note]:
         """Notes on device work at impossible times."""

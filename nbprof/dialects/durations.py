@@ -47,6 +47,8 @@ _FAR_PAST_WAIT_PS = 100 * SLACK_PS
 _ENDED_MEANWHILE, _LOOKED_AT = 2, 8
 # A first collective that waits so long, ps, waits for another rank and for no data.
 _FIRST_WAIT_PS = 100 * SLACK_PS
+# Clocks of a host and a device that differ by less are taken for one, ps.
+_CLOCKS_APART_PS = SLACK_PS // 10
 # Work that begins so long, ps, before its launch, or after later work of its stream, states a wrong
 # time.
 _MISPLACED_PS = 100 * SLACK_PS
@@ -153,6 +155,33 @@ def of_alike(work: Spans, doubtful: Flags) -> Int64s:
     always = (calls >= _FEW_CALLS) & (longest <= _ALIKE * np.maximum(median, _SHORTEST_PS))
     wrong = doubtful & always & (work.duration >= _MAGNITUDE * longest)
     return np.where(wrong, median, work.duration)
+
+
+def clock_shift(
+    start: Int64s, launched: Int64s, waited: tuple[Int64s, Int64s], called: Int64s, others_end: int
+) -> int:
+    """How much later all work of a device is to be, ps, where its clock is not that of the host.
+
+    No work begins before its launch, and none after the host had waited for it. The shift is the
+    least that makes both so; a few events with wrong times are none of a clock.
+
+    Parameters
+    ----------
+    start : int64[n]
+        Of the work of one device whose launches are known.
+    launched, waited, called, others_end
+        As of `misplaced`.
+    """
+    if not len(start):
+        return 0
+    shift = _most_agree_on(launched - start)
+    if shift < _CLOCKS_APART_PS:
+        shift = -_most_agree_on(start - _waited_at(waited, called))
+        if shift > -SLACK_PS:
+            return 0
+    # Between launch and work lies no more than the recording.
+    delay = int(np.median(start + shift - launched))
+    return shift if 0 <= delay <= others_end - int(launched.min()) else 0
 
 
 def misplaced(
@@ -353,6 +382,15 @@ def _after_wait(duration: Int64s, until_wait: Int64s) -> Flags:
     """Work that seems to have run on for most of its time after the host had waited for it."""
     over = duration - until_wait
     return (over >= SLACK_PS) & (over >= duration // 2)
+
+
+def _most_agree_on(excess: Int64s) -> int:
+    """The largest value, without a few that lie far above all others; 0 if there are only few."""
+    few = max(_FEW_CALLS, len(excess) // 1_000)
+    if len(excess) <= few:
+        return 0
+    nth = np.partition(excess, -few - 1)[-few - 1]
+    return int(excess[excess <= nth + SLACK_PS].max())
 
 
 def _behind_all(work: Spans, wrong: Flags, others_end: int) -> Flags:

@@ -122,6 +122,19 @@ def _list(names: Sequence[str]) -> str:
     return f"{listed} and {plural(more, 'more host')}"
 
 
+def device_clocks(shifts: Sequence[str]) -> Note:
+    """Devices whose clock is not that of their host, each with how far it is behind or ahead."""
+    text = "; ".join(shifts[:_MOST_HOSTS])
+    if (more := len(shifts) - _MOST_HOSTS) > 0:
+        text += f"; {plural(more, 'more device')}"
+    return warning(
+        "device_clocks",
+        f"Clocks of devices differ from that of their host ({text}): work begins before its launch,"
+        " or after the host had waited for it. The times of these devices are moved by as much as"
+        " is needed at least, so delays between launches and work are known only roughly.",
+    )
+
+
 def impossible_times(count: int, places: str, took: str, reason: str) -> Note:
     """Device work at times that cannot be.
 

@@ -37,6 +37,8 @@ OVERHEAD = [gpu.Overhead("flush", 3, 4_000_000_000), gpu.Overhead("init", 1, 9_0
 NOTES = [
     shared.overlapping_events("device event", 1, 4, 1, 500.0),
     shared.overlapping_events("device event", 3, 1_000, 2, 0.001),
+    shared.device_clocks(["GPU 0: 3.00 ms behind"]),
+    shared.device_clocks([f"rank {rank}, GPU 0: 1.50 ms ahead" for rank in range(5)]),
     shared.lost_launches(1, 4),
     shared.lost_launches(1, 100),
     shared.unlaunched_work(1, 2),

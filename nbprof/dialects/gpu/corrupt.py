@@ -60,7 +60,7 @@ def mend(trace: Trace, kind: Kinds) -> Mended:
         mender.steps(host)
         mender.device(host)
         mender.device_notes(host)
-    warnings = [*mender.about_misplaced(), *mender.notes()]
+    warnings = [*mender.about_clocks(), *mender.about_misplaced(), *mender.notes()]
     kind[mender.misplaced] = UNKNOWN
     for host in hosts:
         mender.first_waits(host)

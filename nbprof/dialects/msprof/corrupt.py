@@ -33,7 +33,7 @@ def mend(trace: Trace, work: Work) -> tuple[Int64s, list[Note]]:
     mender = _Mender(trace, work)
     for host in range(len(trace.hosts)):
         mender.device(host)
-    warnings = [*mender.about_misplaced(), *mender.notes()]
+    warnings = [*mender.about_clocks(), *mender.about_misplaced(), *mender.notes()]
     recorded = trace.events.duration
     mender.apply()
     misplaced = np.sort(np.array(mender.misplaced, np.int64))

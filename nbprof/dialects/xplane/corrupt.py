@@ -41,7 +41,7 @@ def _mended(placed: Placed, mender: Mender) -> list[Note]:
     for host in range(len(placed.trace.hosts)):
         mender.device(host)
         mender.device_notes(host)
-    notes = [*mender.about_misplaced(), *mender.notes()]
+    notes = [*mender.about_clocks(), *mender.about_misplaced(), *mender.notes()]
     placed.misplaced[mender.misplaced] = True
     mender.apply()
     return notes
