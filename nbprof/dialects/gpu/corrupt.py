@@ -98,7 +98,8 @@ class _Mender(Mender):
 
     def takes_as_long(self, rows: Int64s) -> npt.NDArray[np.bool_]:
         """Kernels that are no collectives."""
-        return super().takes_as_long(rows) & (self.kind[rows] == KERNEL)
+        is_kernel: npt.NDArray[np.bool_] = self.kind[rows] == KERNEL
+        return super().takes_as_long(rows) & is_kernel
 
     def images(self, host: int) -> Int64s:
         """Annotations as the device shows them."""
