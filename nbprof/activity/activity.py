@@ -196,6 +196,10 @@ LOST_KERNELS = "lost kernels"
 """One of `Activity.traits`: a device was used, but none of its kernels was recorded, so what it did
 is unknown.
 """
+UNUSABLE_TIMES = "unusable times"
+"""One of `Activity.traits`, with `LOST_KERNELS`: kernels were recorded, and none of them has a time
+that can be.
+"""
 EMPTY = "no events"
 """One of `Activity.traits`: the trace has no events and no counters."""
 PLAIN = "plain trace"

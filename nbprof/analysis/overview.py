@@ -387,6 +387,9 @@ def busy_shares(activity: Activity, steps: pd.DataFrame) -> list[float]:
     a device can be busy while the step breakdown shows the host at work.
     """
     used = counted(steps)
+    # Copies that were recorded do not tell how busy kernels kept the device.
+    if LOST_KERNELS in activity.traits and "kernels" in activity.missing:
+        return []
     work = activity.work
     work = work.take((work.device >= 0) & (work.cls != DEVICE_BETWEEN_NODES))
     # A device without recorded work may have run nothing, or may not have been traced.

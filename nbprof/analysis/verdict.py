@@ -16,7 +16,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity.activity import CATEGORIES, EMPTY, ITERATIONS, LOST_KERNELS, PLAIN, Activity
+from nbprof.activity.activity import (
+    CATEGORIES,
+    EMPTY,
+    ITERATIONS,
+    LOST_KERNELS,
+    PLAIN,
+    UNUSABLE_TIMES,
+    Activity,
+)
 from nbprof.activity.unit import Unit
 from nbprof.analysis.advice import checks
 from nbprof.analysis.contention import OTHERS
@@ -341,6 +349,9 @@ def _unknown(breakdown: Breakdown) -> Verdict | None:
         return _plain_trace(activity)
     if LOST_KERNELS in activity.traits and "kernels" in activity.missing:
         # The device may have done what the host did not.
+        if UNUSABLE_TIMES in activity.traits:
+            fact = "no kernel has a usable time, so what the device did is unknown"
+            return Verdict(None, "Device times unusable", fact, activity.missing["kernels"])
         fact = "no kernel was recorded, so what the device did is unknown"
         return Verdict(None, "Kernels not recorded", fact, activity.missing["kernels"])
     if is_unrecorded(breakdown):

@@ -34,6 +34,8 @@ class Mender:
         As they are to be.
     misplaced : list of int
         Device work whose time cannot be.
+    unmeasured : list of int
+        Device work of hosts of which no kernel has a duration.
     recorded_on_device : bool[lanes]
         Lanes of devices that a profiler did not make of others.
     """
@@ -58,6 +60,7 @@ class Mender:
         self.start: Int64s = trace.events.start
         self.duration: Int64s = trace.events.duration
         self.misplaced: list[int] = []
+        self.unmeasured: list[int] = []
         self._clocks: list[tuple[int, int]] = []
         """A lane of each device whose times were moved, and by how much, ps."""
         lanes = trace.lanes
@@ -114,7 +117,7 @@ class Mender:
 
     def device(self, host: int) -> None:
         """Kernels, copies and fills."""
-        rows = self.work(host)
+        rows = self.measured(self.work(host))
         if not len(rows):
             return
         ident = self.trace.arg(self.correlation, rows=rows)
@@ -161,7 +164,8 @@ class Mender:
         A copy may be larger than others, and the last collective waits for other ranks.
         """
         names, code = np.unique(self.trace.events.name[rows], return_inverse=True)
-        return ~names_that(torchnames.is_collective, self.trace.names[names])[code]
+        is_collective = names_that(torchnames.is_collective, self.trace.names[names])[code]
+        return self.is_kernel(rows) & ~is_collective
 
     def launched_alike(self, rows: Int64s, name: Int64s) -> Int64s:
         """A code for each combination of name and launch shape.
@@ -174,6 +178,19 @@ class Mender:
         shape = [self.trace.text_arg(arg, rows=rows) for arg in self.launch_shape]
         _, code = np.unique(np.array([name, *shape]), axis=1, return_inverse=True)
         return code.ravel()
+
+    def measured(self, rows: Int64s) -> Int64s:
+        """Work of a host without its kernels if none of them has a duration."""
+        is_kernel = self.is_kernel(rows)
+        kernels = rows[is_kernel]
+        if not len(kernels) or self.duration[kernels].any():
+            return rows
+        self.unmeasured.extend(kernels.tolist())
+        return rows[~is_kernel]
+
+    def is_kernel(self, rows: Int64s) -> npt.NDArray[np.bool_]:
+        """Whether work computes, and is no copy."""
+        return np.ones(len(rows), np.bool_)
 
     def _align_clocks(
         self,
@@ -352,6 +369,11 @@ class Mender:
             late[host] = max(late[host], first)
             trace.late_ps = late
 
+    @property
+    def unusable(self) -> Int64s:
+        """Device work without a time that can be, ascending."""
+        return np.sort(np.array([*self.misplaced, *self.unmeasured], np.int64))
+
     def about_clocks(self) -> list[Note]:
         """Notes on devices whose clock is not that of their host."""
         if not self._clocks:
@@ -366,13 +388,18 @@ class Mender:
             shifts.append(f"{device}: {wording.millis(abs(shift) / 1e9)} {side}")
         return [notes.device_clocks(shifts)]
 
-    def about_misplaced(self) -> list[Note]:
-        """Notes on device work at impossible times."""
-        if not self.misplaced:
-            return []
-        rows = np.array(self.misplaced, np.int64)
-        took = wording.millis(int(self.trace.events.duration[rows].sum()) / 1e9)
-        return [notes.impossible_times(len(rows), self.places(rows), took, self.too_far)]
+    def about_unusable(self) -> list[Note]:
+        """Notes on device work at impossible times or without durations."""
+        result = []
+        if self.misplaced:
+            rows = np.array(self.misplaced, np.int64)
+            took = wording.millis(int(self.trace.events.duration[rows].sum()) / 1e9)
+            text = self.places(rows)
+            result.append(notes.impossible_times(len(rows), text, took, self.too_far))
+        if self.unmeasured:
+            rows = np.array(self.unmeasured, np.int64)
+            result.append(notes.no_device_durations(len(rows), self.places(rows)))
+        return result
 
     def notes(self) -> list[Note]:
         """Notes on replaced durations."""

@@ -9,11 +9,11 @@ import itertools
 import os
 import shutil
 import tarfile
+import time
 import weakref
 import zipfile
 from operator import attrgetter
 from pathlib import Path
-from types import SimpleNamespace
 from types import SimpleNamespace
 
 import numpy as np
@@ -423,7 +423,7 @@ def test_what_costs_nothing_is_not_kept(cache, tmp_path, monkeypatch):
 def test_what_a_value_needs_is_in_its_time_and_counts_once(cache, path, monkeypatch):
     kept = load(path).run.memo.run_cache
     ticks, before = itertools.count(), kept._spent_s
-    clock = SimpleNamespace(perf_counter=lambda: float(next(ticks)))
+    clock = SimpleNamespace(perf_counter=lambda: float(next(ticks)), sleep=time.sleep)
     with monkeypatch.context() as patched:
         patched.setattr(run_cache, "time", clock)
         kept.value("outer", lambda: kept.value("inner", lambda: 5))

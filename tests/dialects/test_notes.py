@@ -39,6 +39,7 @@ NOTES = [
     shared.overlapping_events("device event", 3, 1_000, 2, 0.001),
     shared.device_clocks(["GPU 0: 3.00 ms behind"]),
     shared.device_clocks([f"rank {rank}, GPU 0: 1.50 ms ahead" for rank in range(5)]),
+    shared.no_device_durations(192, "192 on GPU 0, stream 7"),
     shared.lost_launches(1, 4),
     shared.lost_launches(1, 100),
     shared.unlaunched_work(1, 2),

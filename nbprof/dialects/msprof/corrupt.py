@@ -26,28 +26,28 @@ _MAGNITUDE = 10
 
 
 def mend(trace: Trace, work: Work) -> tuple[Int64s, list[Note]]:
-    """Replaces impossible times of tasks; returns misplaced events and warnings.
+    """Replaces impossible times of tasks; returns events without usable times, and warnings.
 
     `work` is that of the times as they are stated.
     """
     mender = _Mender(trace, work)
     for host in range(len(trace.hosts)):
         mender.device(host)
-    warnings = [*mender.about_clocks(), *mender.about_misplaced(), *mender.notes()]
+    warnings = [*mender.about_clocks(), *mender.about_unusable(), *mender.notes()]
     recorded = trace.events.duration
     mender.apply()
     misplaced = np.sort(np.array(mender.misplaced, np.int64))
     changed, tables = 0, dict(trace.tables)
     for kind in _TABLES:
         for nth, table in enumerate(trace.tables.get(kind, [])):
-            new, count = _as_events(trace, table, recorded, misplaced)
+            new, count = _as_events(trace, table, recorded, misplaced, mender.unmeasured)
             if new is not table:
                 tables[kind] = [*tables[kind][:nth], new, *tables[kind][nth + 1 :]]
                 changed += count
     trace.tables = tables
     if changed:
         warnings.append(notes.contradicted_tables(changed))
-    return misplaced, warnings
+    return mender.unusable, warnings
 
 
 class _Mender(Mender):
@@ -88,8 +88,8 @@ class _Mender(Mender):
         ident = self.trace.arg(self.correlation, rows=rows)
         return self._of_host(rows[(ident >= 0) & (ident != _NO_ID)], host)
 
-    def takes_as_long(self, rows: Int64s) -> npt.NDArray[np.bool_]:
-        """Tasks of cores."""
+    def is_kernel(self, rows: Int64s) -> npt.NDArray[np.bool_]:
+        """Whether work is a task of cores."""
         is_compute: npt.NDArray[np.bool_] = self._work.stated_kind[rows] == COMPUTE
         return is_compute
 
@@ -127,7 +127,7 @@ class _Mender(Mender):
 
 
 def _as_events(
-    trace: Trace, table: Table, recorded: Int64s, misplaced: Int64s
+    trace: Trace, table: Table, recorded: Int64s, misplaced: Int64s, unmeasured: list[int]
 ) -> tuple[Table, int]:
     """A table with the times of its events, and the number of rows that contradict these."""
     frame, nothing = table.frame, 0
@@ -141,6 +141,8 @@ def _as_events(
     larger = (stated_ps - now >= durations.SLACK_PS) & (
         stated_ps >= _MAGNITUDE * now.astype(np.float64)
     )
+    # The table may have durations that the timeline lacks.
+    larger &= ~np.isin(event[rows], unmeasured)
     wrong = np.isin(event[rows], misplaced)
     replaced = (now != recorded[event[rows]]) | larger
     if not (replaced | wrong).any():

@@ -41,8 +41,8 @@ def _mended(placed: Placed, mender: Mender) -> list[Note]:
     for host in range(len(placed.trace.hosts)):
         mender.device(host)
         mender.device_notes(host)
-    notes = [*mender.about_clocks(), *mender.about_misplaced(), *mender.notes()]
-    placed.misplaced[mender.misplaced] = True
+    notes = [*mender.about_clocks(), *mender.about_unusable(), *mender.notes()]
+    placed.unusable[mender.unusable] = True
     mender.apply()
     return notes
 
@@ -73,10 +73,9 @@ class _OfGpus(Mender):
         rows = np.flatnonzero(lanes[self.trace.events.lane])
         return rows[self.trace.arg(self.correlation, rows=rows) > 0]
 
-    def takes_as_long(self, rows: Int64s) -> npt.NDArray[np.bool_]:
-        """Kernels that are no collectives."""
-        is_kernel = self.trace.text_arg("kernel_details", rows=rows) >= 0
-        return super().takes_as_long(rows) & is_kernel
+    def is_kernel(self, rows: Int64s) -> npt.NDArray[np.bool_]:
+        """Whether work has the details of a launch."""
+        return self.trace.text_arg("kernel_details", rows=rows) >= 0
 
     def images(self, host: int) -> Int64s:
         """Steps, ops and programs that a profiler made of the work on streams."""
@@ -135,7 +134,7 @@ class _OfCores(Mender):
                 (nothing, nothing),
                 none,
             )
-        ops = self.work(host)
+        ops = self.measured(self.work(host))
         for lane in np.unique(self.trace.events.lane[ops]).tolist():
             self._ops(ops[self.trace.events.lane[ops] == lane], self._programs(lane))
 

@@ -41,7 +41,7 @@ def core_work(placed: Placed, group: Int32s) -> Work:
     if not core.any():
         return Work.empty()
     of_lane = core[lanes["plane"].to_numpy(np.int64)] & (lanes["line"].to_numpy() == OPS)
-    rows = np.flatnonzero(of_lane[events.lane] & (group >= 0) & ~placed.misplaced)
+    rows = np.flatnonzero(of_lane[events.lane] & (group >= 0) & ~placed.unusable)
     owner, start, end = self_spans(trace, rows)
     code, seen = pd.factorize(events.name[owner])
     if not len(seen):

@@ -329,6 +329,8 @@ def _missing(placed: Placed, activity: act.Activity) -> dict[str, str]:
 
 def _no_kernels(placed: Placed, activity: act.Activity) -> str:
     """Why there are no GPU kernels; '' if there are some."""
+    if _without_times(placed):
+        return shared_notes.UNUSABLE_TIMES
     if lost := _lost_kernels(placed):
         launched = wording.plural(lost, "launch was", "launches were")
         return f"This profile has no GPU kernels, although {launched} recorded: {_LOST}"
@@ -379,9 +381,18 @@ _LOST = (
 )
 
 
+def _without_times(placed: Placed) -> bool:
+    """True if devices worked, and none of their kernels or ops has a time that can be."""
+    if not placed.unusable.any():
+        return False
+    lanes = placed.trace.lanes
+    used = lanes["lane"].isin(placed.trace.events.lane[placed.unusable]).to_numpy(np.bool_)
+    return bool(placed.unusable[used[placed.trace.events.lane]].all())
+
+
 def _lost_kernels(placed: Placed) -> int:
     """Number of launched kernels and graphs if nothing was recorded on a GPU; else 0."""
-    if placed.on_gpu.any():
+    if placed.on_gpu.any() or placed.unusable.any():
         return 0
     launched = placed.named(*"ch")
     for code in np.flatnonzero(launched).tolist():
@@ -397,6 +408,8 @@ def _traits(placed: Placed) -> set[str]:
         traits.add(act.WAITS)
     if _lost_kernels(placed):
         traits.add(act.LOST_KERNELS)
+    if _without_times(placed):
+        traits |= {act.LOST_KERNELS, act.UNUSABLE_TIMES}
     return traits
 
 
@@ -440,7 +453,7 @@ def notes(placed: Placed, activity: act.Activity) -> list[Note]:
     lines: list[Note] = []
     if lost := _lost_kernels(placed):
         lines.append(shared_notes.lost_kernels(lost, _LOST))
-    elif activity.has_device:
+    elif activity.has_device and not _without_times(placed):
         starts = placed.named(*"CcHhMm")
         for code in np.flatnonzero(starts).tolist():
             starts[code] = bool(_STARTS_WORK.match(trace.names[code]))
