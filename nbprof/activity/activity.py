@@ -391,6 +391,11 @@ class Activity:
         """True if ops of a host were recorded."""
         return self.has_host_ops and host not in self.hosts_without_ops
 
+    @property
+    def lost_kernels(self) -> bool:
+        """True if a device was used, and what it did is unknown."""
+        return LOST_KERNELS in self.traits and "kernels" in self.missing
+
     def later(self, names: str | tuple[str, ...], make: Callable[[], Any]) -> None:
         """States how a table, or several at once, are made; `make` gives the value, or one value a
         name.

@@ -388,7 +388,7 @@ def busy_shares(activity: Activity, steps: pd.DataFrame) -> list[float]:
     """
     used = counted(steps)
     # Copies that were recorded do not tell how busy kernels kept the device.
-    if LOST_KERNELS in activity.traits and "kernels" in activity.missing:
+    if activity.lost_kernels:
         return []
     work = activity.work
     work = work.take((work.device >= 0) & (work.cls != DEVICE_BETWEEN_NODES))
@@ -425,7 +425,8 @@ def _op_percents(
     host_recorded = activity.has_host_ops and not (
         activity.hosts_without_ops and activity.has_device
     )
-    recorded = {"host": host_recorded, "device": activity.has_device and host_recorded}
+    device_recorded = activity.has_device and not activity.lost_kernels
+    recorded = {"host": host_recorded, "device": device_recorded and host_recorded}
     eager_calls, eager_time = activity.eager_calls
     for side, is_recorded in recorded.items():
         percent = None

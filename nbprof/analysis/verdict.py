@@ -20,7 +20,6 @@ from nbprof.activity.activity import (
     CATEGORIES,
     EMPTY,
     ITERATIONS,
-    LOST_KERNELS,
     PLAIN,
     UNUSABLE_TIMES,
     Activity,
@@ -347,7 +346,7 @@ def _unknown(breakdown: Breakdown) -> Verdict | None:
     activity, unit = breakdown.activity, breakdown.unit
     if PLAIN in activity.traits:
         return _plain_trace(activity)
-    if LOST_KERNELS in activity.traits and "kernels" in activity.missing:
+    if activity.lost_kernels:
         # The device may have done what the host did not.
         if UNUSABLE_TIMES in activity.traits:
             fact = "no kernel has a usable time, so what the device did is unknown"

@@ -303,6 +303,21 @@ def outside(ops: Spans, runs: Spans) -> Flags:
     return np.zeros(len(far), np.bool_)
 
 
+def in_turn(steps: Spans) -> Int64s:
+    """Durations of steps of a core, which follow one another: each ends before the next begins.
+
+    Parameters
+    ----------
+    steps : Spans
+    """
+    until_next = np.full(len(steps.start), _NEVER, np.int64)
+    follows = np.diff(steps.lane) == 0
+    until_next[:-1][follows] = np.diff(steps.start)[follows]
+    later = until_next > 0
+    over = later & (steps.duration - until_next >= SLACK_PS)
+    return np.where(over, until_next, steps.duration)
+
+
 def of_markers(steps: Spans) -> Int64s:
     """Durations of step markers, trimmed to the begin of the next step.
 

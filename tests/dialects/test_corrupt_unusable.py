@@ -18,6 +18,8 @@ from tests.support.kineto import Kineto
 def unknown(p, *keys: str) -> None:
     assert p.overview["verdict"] == "Device times unusable"
     assert p.overview["device_busy_percent"] is None
+    assert p.overview["device_op_percent"] is None
+    assert p.steps.frame["device_compute_ms"].isna().all()
     assert "none with usable times" in p.overview["verdict_detail"]
     assert not len(p.advice)
     assert not len(p.kernels.by_name())
@@ -79,6 +81,8 @@ def test_copies_beside_kernels_do_not_tell_how_busy_a_device_was(tmp_path):
     p = nbprof.load(out.sqlite(tmp_path / "lost.sqlite"))
     assert p.overview["verdict"] == "Kernels not recorded"
     assert p.overview["device_busy_percent"] is None
+    assert p.steps.frame["device_compute_ms"].isna().all()
+    assert p.steps.frame["host_to_device_ms"].gt(0).all()
 
 
 @pytest.mark.parametrize("form", [corrupt.npu_torch_text, corrupt.npu_database])

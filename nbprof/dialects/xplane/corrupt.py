@@ -134,6 +134,8 @@ class _OfCores(Mender):
                 (nothing, nothing),
                 none,
             )
+        steps = self._rows(host, *_STEPS)
+        self.replace(steps, durations.in_turn(self.spans(steps)))
         ops = self.measured(self.work(host))
         for lane in np.unique(self.trace.events.lane[ops]).tolist():
             self._ops(ops[self.trace.events.lane[ops] == lane], self._programs(lane))
