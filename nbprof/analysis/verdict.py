@@ -351,8 +351,11 @@ def _unknown(breakdown: Breakdown) -> Verdict | None:
         if UNUSABLE_TIMES in activity.traits:
             fact = "no kernel has a usable time, so what the device did is unknown"
             return Verdict(None, "Device times unusable", fact, activity.missing["kernels"])
-        fact = "no kernel was recorded, so what the device did is unknown"
-        return Verdict(None, "Kernels not recorded", fact, activity.missing["kernels"])
+        title, fact = "Kernels not recorded", "no kernel was recorded"
+        if (activity.devices["kind"] == "TPU").any():
+            title, fact = "Ops not recorded", "no op of the device was recorded"
+        fact += ", so what the device did is unknown"
+        return Verdict(None, title, fact, activity.missing["kernels"])
     if is_unrecorded(breakdown):
         fact = (
             "the framework worked on a thread that was not recorded, so what takes up"
@@ -419,7 +422,7 @@ def _plain_trace(activity: Activity) -> Verdict:
 
 
 def _without_work(activity: Activity) -> Verdict:
-    if activity.unit.is_recording:
+    if activity.unit.is_recording and not len(activity.device_extents):
         detail = activity.missing.get("ops", "")
         return Verdict(None, "No work recorded", "no op, call or device work was recorded", detail)
     detail = activity.missing.get(

@@ -37,7 +37,7 @@ _ALIKE = 2
 # Some files have whole microseconds: a duration of 0 is none of a magnitude.
 _SHORTEST_PS = 1_000_000
 # So many other calls tell how long one takes.
-_FEW_CALLS = 3
+FEW_CALLS = 3
 # Without other calls: the duration is this many times the time until the next work on the stream.
 _FAR_PAST_NEXT = 100
 # Without other calls: it ends so long after the host had waited for it. Clocks of hosts and devices
@@ -115,7 +115,7 @@ def of_device(
     if not candidates.any():
         return duration
     longest, median, calls = _other_calls(work, candidates)
-    enough_calls = calls >= _FEW_CALLS
+    enough_calls = calls >= FEW_CALLS
     larger = enough_calls & (duration >= _MAGNITUDE * longest)
     far_larger = enough_calls & (duration >= _FAR_MAGNITUDE * longest)
     overtaken = work.in_order & (ended >= _ENDED_MEANWHILE)
@@ -152,7 +152,7 @@ def of_alike(work: Spans, doubtful: Flags) -> Int64s:
     doubtful : bool[n]
     """
     longest, median, calls = _other_calls(work, doubtful)
-    always = (calls >= _FEW_CALLS) & (longest <= _ALIKE * np.maximum(median, _SHORTEST_PS))
+    always = (calls >= FEW_CALLS) & (longest <= _ALIKE * np.maximum(median, _SHORTEST_PS))
     wrong = doubtful & always & (work.duration >= _MAGNITUDE * longest)
     return np.where(wrong, median, work.duration)
 
@@ -202,7 +202,7 @@ def misplaced(
     """
     has_launch = launched < _NEVER
     early = has_launch & (launched - work.start >= _MISPLACED_PS)
-    if int(early.sum()) > max(_FEW_CALLS, len(has_launch) // _FAR_MAGNITUDE):
+    if int(early.sum()) > max(FEW_CALLS, len(has_launch) // _FAR_MAGNITUDE):
         # The clocks of host and device are apart.
         early[:] = False
     late = work.start - _waited_at(waited, called) >= _MISPLACED_PS
@@ -227,7 +227,7 @@ def first_waits(collectives: Spans) -> tuple[Flags, Int64s]:
     duration, lane = collectives.duration, collectives.lane
     first = np.append(True, np.diff(lane) != 0) if len(lane) else np.zeros(0, np.bool_)
     other_durations = duration[~first]
-    if len(other_durations) < _FEW_CALLS:
+    if len(other_durations) < FEW_CALLS:
         return np.zeros(len(lane), np.bool_), duration
     waits = (
         first & (duration >= _FIRST_WAIT_PS) & (duration >= _MAGNITUDE * int(other_durations.max()))
@@ -249,7 +249,7 @@ def of_threads(calls: Spans) -> Int64s:
     if not candidates.any():
         return duration
     longest, median, count = _other_calls(calls, candidates)
-    wrong = candidates & (count >= _FEW_CALLS) & (duration >= _FAR_MAGNITUDE * longest)
+    wrong = candidates & (count >= FEW_CALLS) & (duration >= _FAR_MAGNITUDE * longest)
     return np.where(wrong, median, duration)
 
 
@@ -279,7 +279,7 @@ def of_ops(ops: Spans, until: Int64s) -> Int64s:
     if not candidates.any():
         return duration
     longest, median, calls = _other_calls(ops, candidates)
-    enough_calls = calls >= _FEW_CALLS
+    enough_calls = calls >= FEW_CALLS
     wrong = candidates & enough_calls & (duration >= _FAR_MAGNITUDE * longest)
     # No op runs on after its program, so less of a difference to its other calls is enough.
     wrong |= outlasts & enough_calls & (duration >= _MAGNITUDE * longest)
@@ -298,7 +298,7 @@ def outside(ops: Spans, runs: Spans) -> Flags:
     since = np.where(nth > 0, ops.start - reach[np.maximum(nth - 1, 0)], _NEVER)
     until = np.where(nth < len(begin), begin[np.minimum(nth, len(begin) - 1)] - ops.start, _NEVER)
     far = np.minimum(since, until) >= _MISPLACED_PS
-    if int(far.sum()) <= max(_FEW_CALLS, len(far) // _FAR_MAGNITUDE) and far.sum() < len(far):
+    if int(far.sum()) <= max(FEW_CALLS, len(far) // _FAR_MAGNITUDE) and far.sum() < len(far):
         return far
     return np.zeros(len(far), np.bool_)
 
@@ -401,7 +401,7 @@ def _after_wait(duration: Int64s, until_wait: Int64s) -> Flags:
 
 def _most_agree_on(excess: Int64s) -> int:
     """The largest value, without a few that lie far above all others; 0 if there are only few."""
-    few = max(_FEW_CALLS, len(excess) // 1_000)
+    few = max(FEW_CALLS, len(excess) // 1_000)
     if len(excess) <= few:
         return 0
     nth = np.partition(excess, -few - 1)[-few - 1]
@@ -418,7 +418,7 @@ def _behind_all(work: Spans, wrong: Flags, others_end: int) -> Flags:
     reach = np.maximum(np.maximum.accumulate(work.end[rows])[:-1], others_end)
     gap = work.start[rows][1:] - reach
     far = np.flatnonzero((gap >= _MISPLACED_PS) & (gap >= reach - work.start[rows[0]]))
-    if len(far) and len(rows) - 1 - far[0] <= max(_FEW_CALLS, len(rows) // _FAR_MAGNITUDE):
+    if len(far) and len(rows) - 1 - far[0] <= max(FEW_CALLS, len(rows) // _FAR_MAGNITUDE):
         is_wrong[rows[far[0] + 1 :]] = True
     return is_wrong
 
@@ -430,7 +430,7 @@ def _outlasting(work: Spans, others_end: int, suspects: Flags, magnitude: int) -
     if not late.any():
         return late
     longest, _, calls = _other_calls(work, late | suspects)
-    late &= (calls >= _FEW_CALLS) & (work.duration >= magnitude * longest)
+    late &= (calls >= FEW_CALLS) & (work.duration >= magnitude * longest)
     bound = max(others_end, int(end[~(late | suspects)].max(initial=others_end)))
     over = end - bound
     return late & (over >= SLACK_PS) & (over >= work.duration // 2)

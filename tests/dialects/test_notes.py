@@ -118,6 +118,7 @@ NOTES = [
     xplane.steps_by_programs("steps: runs of the program jit_f", ""),
     xplane.steps_by_programs("steps: runs of the program jit_f", "host-a"),
     xplane.steps_dispatched_ahead(),
+    xplane.lost_ops(),
     xplane.steps_without_time(1),
     xplane.steps_without_time(2),
     xplane.eager_calls(1),
