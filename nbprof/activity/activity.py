@@ -196,6 +196,10 @@ LOST_KERNELS = "lost kernels"
 """One of `Activity.traits`: a device was used, but none of its kernels was recorded, so what it did
 is unknown.
 """
+UNUSABLE_TIMES = "unusable times"
+"""One of `Activity.traits`, with `LOST_KERNELS`: kernels were recorded, and none of them has a time
+that can be.
+"""
 EMPTY = "no events"
 """One of `Activity.traits`: the trace has no events and no counters."""
 PLAIN = "plain trace"
@@ -386,6 +390,11 @@ class Activity:
     def host_has_ops(self, host: int) -> bool:
         """True if ops of a host were recorded."""
         return self.has_host_ops and host not in self.hosts_without_ops
+
+    @property
+    def lost_kernels(self) -> bool:
+        """True if a device was used, and what it did is unknown."""
+        return LOST_KERNELS in self.traits and "kernels" in self.missing
 
     def later(self, names: str | tuple[str, ...], make: Callable[[], Any]) -> None:
         """States how a table, or several at once, are made; `make` gives the value, or one value a

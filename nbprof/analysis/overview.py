@@ -387,6 +387,9 @@ def busy_shares(activity: Activity, steps: pd.DataFrame) -> list[float]:
     a device can be busy while the step breakdown shows the host at work.
     """
     used = counted(steps)
+    # Copies that were recorded do not tell how busy kernels kept the device.
+    if activity.lost_kernels:
+        return []
     work = activity.work
     work = work.take((work.device >= 0) & (work.cls != DEVICE_BETWEEN_NODES))
     # A device without recorded work may have run nothing, or may not have been traced.
@@ -422,7 +425,8 @@ def _op_percents(
     host_recorded = activity.has_host_ops and not (
         activity.hosts_without_ops and activity.has_device
     )
-    recorded = {"host": host_recorded, "device": activity.has_device and host_recorded}
+    device_recorded = activity.has_device and not activity.lost_kernels
+    recorded = {"host": host_recorded, "device": device_recorded and host_recorded}
     eager_calls, eager_time = activity.eager_calls
     for side, is_recorded in recorded.items():
         percent = None

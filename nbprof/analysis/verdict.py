@@ -16,7 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity.activity import CATEGORIES, EMPTY, ITERATIONS, LOST_KERNELS, PLAIN, Activity
+from nbprof.activity.activity import (
+    CATEGORIES,
+    EMPTY,
+    ITERATIONS,
+    PLAIN,
+    UNUSABLE_TIMES,
+    Activity,
+)
 from nbprof.activity.unit import Unit
 from nbprof.analysis.advice import checks
 from nbprof.analysis.contention import OTHERS
@@ -343,10 +350,16 @@ def _unknown(breakdown: Breakdown) -> Verdict | None:
     activity, unit = breakdown.activity, breakdown.unit
     if PLAIN in activity.traits:
         return _plain_trace(activity)
-    if LOST_KERNELS in activity.traits and "kernels" in activity.missing:
+    if activity.lost_kernels:
         # The device may have done what the host did not.
-        fact = "no kernel was recorded, so what the device did is unknown"
-        return Verdict(None, "Kernels not recorded", fact, activity.missing["kernels"])
+        if UNUSABLE_TIMES in activity.traits:
+            fact = "no kernel has a usable time, so what the device did is unknown"
+            return Verdict(None, "Device times unusable", fact, activity.missing["kernels"])
+        title, fact = "Kernels not recorded", "no kernel was recorded"
+        if (activity.devices["kind"] == "TPU").any():
+            title, fact = "Ops not recorded", "no op of the device was recorded"
+        fact += ", so what the device did is unknown"
+        return Verdict(None, title, fact, activity.missing["kernels"])
     if is_unrecorded(breakdown):
         fact = (
             "the framework worked on a thread that was not recorded, so what takes up"
@@ -413,7 +426,7 @@ def _plain_trace(activity: Activity) -> Verdict:
 
 
 def _without_work(activity: Activity) -> Verdict:
-    if activity.unit.is_recording:
+    if activity.unit.is_recording and not len(activity.device_extents):
         detail = activity.missing.get("ops", "")
         return Verdict(None, "No work recorded", "no op, call or device work was recorded", detail)
     detail = activity.missing.get(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import MutableMapping
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -33,12 +34,16 @@ class Mender:
         As they are to be.
     misplaced : list of int
         Device work whose time cannot be.
+    unmeasured : list of int
+        Device work of hosts of which no kernel has a duration.
     recorded_on_device : bool[lanes]
         Lanes of devices that a profiler did not make of others.
     """
 
     correlation = "correlation"
     """The arg that device work and its launch share."""
+    launch_shape: tuple[str, ...] = ("grid", "block")
+    """The args that say how much work was launched."""
     too_long = (
         "later work of its stream, the host's wait for the device or the whole recording had ended"
         " by then"
@@ -55,6 +60,9 @@ class Mender:
         self.start: Int64s = trace.events.start
         self.duration: Int64s = trace.events.duration
         self.misplaced: list[int] = []
+        self.unmeasured: list[int] = []
+        self._clocks: list[tuple[int, int]] = []
+        """A lane of each device whose times were moved, and by how much, ps."""
         lanes = trace.lanes
         self.lane_host = host_of_lanes(trace).astype(np.int64)
         self.lane_device = lanes["device"].to_numpy(np.int64)
@@ -109,13 +117,14 @@ class Mender:
 
     def device(self, host: int) -> None:
         """Kernels, copies and fills."""
-        rows = self.work(host)
+        rows = self.measured(self.work(host))
         if not len(rows):
             return
         ident = self.trace.arg(self.correlation, rows=rows)
         calls = self.calls(host)
         launch = self._launch(ident, calls)
         waited, called = self._waits(rows, calls, launch)
+        self._align_clocks(host, rows, launch, waited, called)
         together = self.together(rows, ident)
         spans = self.spans(rows, launch=together)
         linked = launch >= 0
@@ -126,7 +135,103 @@ class Mender:
             self.misplaced.extend(rows[wrong].tolist())
             rows, together, called = rows[~wrong], together[~wrong], called[~wrong]
             spans = self.spans(rows, launch=together)
-        self.replace(rows, durations.of_device(spans, host_end, waited, called))
+        self.replace_of_device(rows, spans, host_end, waited, called)
+
+    def replace_of_device(
+        self,
+        rows: Int64s,
+        spans: Spans,
+        host_end: int,
+        waited: tuple[Int64s, Int64s],
+        called: Int64s,
+    ) -> None:
+        """Replaces impossible durations of device work; parameters as of `durations.of_device`."""
+        duration = durations.of_device(spans, host_end, waited, called)
+        self.replace(rows, duration)
+        spans = replace(spans, duration=duration)
+        doubtful = durations.outlasting(spans, host_end)
+        if not doubtful.any():
+            return
+        doubtful[doubtful] = self.takes_as_long(rows[doubtful])
+        same = np.isin(spans.name, spans.name[doubtful])
+        alike = self.launched_alike(rows[same], spans.name[same])
+        spans = replace(self.spans(rows[same]), name=alike, duration=spans.duration[same])
+        self.replace(rows[same], durations.of_alike(spans, doubtful[same]))
+
+    def takes_as_long(self, rows: Int64s) -> npt.NDArray[np.bool_]:
+        """Work that takes the same time each time that it is launched alike.
+
+        A copy may be larger than others, and the last collective waits for other ranks.
+        """
+        names, code = np.unique(self.trace.events.name[rows], return_inverse=True)
+        is_collective = names_that(torchnames.is_collective, self.trace.names[names])[code]
+        return self.is_kernel(rows) & ~is_collective
+
+    def launched_alike(self, rows: Int64s, name: Int64s) -> Int64s:
+        """A code for each combination of name and launch shape.
+
+        Parameters
+        ----------
+        rows, name : int64[n]
+            Events, and the code of each by which its calls are compared.
+        """
+        shape = [self.trace.text_arg(arg, rows=rows) for arg in self.launch_shape]
+        _, code = np.unique(np.array([name, *shape]), axis=1, return_inverse=True)
+        return code.ravel()
+
+    def measured(self, rows: Int64s) -> Int64s:
+        """Work of a host without its kernels if none of them has a duration."""
+        is_kernel = self.is_kernel(rows)
+        kernels = rows[is_kernel]
+        # One or two may be as short as that.
+        if len(kernels) <= durations.FEW_CALLS or self.duration[kernels].any():
+            return rows
+        self.unmeasured.extend(kernels.tolist())
+        return rows[~is_kernel]
+
+    def is_kernel(self, rows: Int64s) -> npt.NDArray[np.bool_]:
+        """Whether work computes, and is no copy."""
+        return np.ones(len(rows), np.bool_)
+
+    def _align_clocks(
+        self,
+        host: int,
+        rows: Int64s,
+        launch: Int64s,
+        waited: tuple[Int64s, Int64s],
+        called: Int64s,
+    ) -> None:
+        """Moves all events of devices whose clock is not that of their host."""
+        start = self.trace.events.start
+        linked = launch >= 0
+        rows, launch, called = rows[linked], launch[linked], called[linked]
+        device = self.lane_device[self.trace.events.lane[rows]]
+        for number in np.unique(device).tolist():
+            own = device == number
+            shift = durations.clock_shift(
+                start[rows[own]],
+                start[launch[own]],
+                waited,
+                called[own],
+                self._host_end(host),
+            )
+            if shift:
+                lanes = (self.lane_host == host) & (self.lane_device == number)
+                self._move(host, lanes, shift)
+                self._clocks.append((int(np.flatnonzero(lanes)[0]), shift))
+
+    def _move(self, host: int, lanes: npt.NDArray[np.bool_], shift: int) -> None:
+        """Moves all events and ends of arrows of lanes; the recording begins with what is first."""
+        trace, events = self.trace, self.trace.events
+        start = events.start + np.where(lanes[events.lane], shift, 0)
+        self.start = start
+        trace.events = type(events)(events.lane, events.name, start, events.duration)
+        if (flows := trace.flows) is not None:
+            on_lanes = np.isin(flows.lane, trace.lanes.get("row", trace.lanes["lane"])[lanes])
+            trace.flows = replace(flows, time=flows.time + np.where(on_lanes, shift, 0))
+        first = int(start[self.lane_host[events.lane] == host].min())
+        if events.start[lanes[events.lane]].min() < first:
+            self._begin(host, first)
 
     def together(self, rows: Int64s, ident: Int64s) -> Int64s:  # noqa: ARG002
         """The launch of each piece of work, -1: work of one launch may run concurrently.
@@ -249,26 +354,53 @@ class Mender:
 
     def _begin_with(self, sound: npt.NDArray[np.bool_]) -> None:
         """Lets the recording of a host begin with its first event that has a possible time."""
-        trace, start = self.trace, self.trace.events.start
-        late = list(trace.late_ps) or [0] * len(trace.hosts)
-        if len(late) != len(trace.hosts) or (len(late) > 1 and not trace.late_ps):
-            return
-        host = self.lane_host[trace.events.lane]
-        for number in range(len(late)):
+        start, host = self.trace.events.start, self.lane_host[self.trace.events.lane]
+        for number in range(len(self.trace.hosts)):
             of_host = sound & (host == number)
             if of_host.any() and start[(host == number) & ~sound].min(initial=_NO_LAUNCH) < (
                 first := int(start[of_host].min())
             ):
-                late[number] = max(late[number], first)
-        trace.late_ps = late
+                self._begin(number, first)
 
-    def about_misplaced(self) -> list[Note]:
-        """Notes on device work at impossible times."""
-        if not self.misplaced:
+    def _begin(self, host: int, first: int) -> None:
+        """Lets the recording of a host begin no earlier."""
+        trace = self.trace
+        late = list(trace.late_ps) or [0] * len(trace.hosts)
+        if len(late) == len(trace.hosts) and (len(late) == 1 or trace.late_ps):
+            late[host] = max(late[host], first)
+            trace.late_ps = late
+
+    @property
+    def unusable(self) -> Int64s:
+        """Device work without a time that can be, ascending."""
+        return np.sort(np.array([*self.misplaced, *self.unmeasured], np.int64))
+
+    def about_clocks(self) -> list[Note]:
+        """Notes on devices whose clock is not that of their host."""
+        if not self._clocks:
             return []
-        rows = np.array(self.misplaced, np.int64)
-        took = wording.millis(int(self.trace.events.duration[rows].sum()) / 1e9)
-        return [notes.impossible_times(len(rows), self.places(rows), took, self.too_far)]
+        lanes = self.trace.lanes
+        shifts = []
+        for lane, shift in self._clocks:
+            device = str(lanes["process"].iloc[lane])
+            if len(self.trace.hosts) > 1:
+                device = f"{lanes['host'].iloc[lane]}, {device}"
+            side = "behind" if shift > 0 else "ahead"
+            shifts.append(f"{device}: {wording.millis(abs(shift) / 1e9)} {side}")
+        return [notes.device_clocks(shifts)]
+
+    def about_unusable(self) -> list[Note]:
+        """Notes on device work at impossible times or without durations."""
+        result = []
+        if self.misplaced:
+            rows = np.array(self.misplaced, np.int64)
+            took = wording.millis(int(self.trace.events.duration[rows].sum()) / 1e9)
+            text = self.places(rows)
+            result.append(notes.impossible_times(len(rows), text, took, self.too_far))
+        if self.unmeasured:
+            rows = np.array(self.unmeasured, np.int64)
+            result.append(notes.no_device_durations(len(rows), self.places(rows)))
+        return result
 
     def notes(self) -> list[Note]:
         """Notes on replaced durations."""

@@ -32,10 +32,12 @@ Flags = npt.NDArray[np.bool_]
 SLACK_PS = 1_000_000_000
 # Least ratio of a wrong duration to those of all other calls of the name.
 _MAGNITUDE, _FAR_MAGNITUDE = 10, 100
+# Calls that were launched alike take the same time if the longest is this many times the median.
+_ALIKE = 2
 # Some files have whole microseconds: a duration of 0 is none of a magnitude.
 _SHORTEST_PS = 1_000_000
 # So many other calls tell how long one takes.
-_FEW_CALLS = 3
+FEW_CALLS = 3
 # Without other calls: the duration is this many times the time until the next work on the stream.
 _FAR_PAST_NEXT = 100
 # Without other calls: it ends so long after the host had waited for it. Clocks of hosts and devices
@@ -45,6 +47,8 @@ _FAR_PAST_WAIT_PS = 100 * SLACK_PS
 _ENDED_MEANWHILE, _LOOKED_AT = 2, 8
 # A first collective that waits so long, ps, waits for another rank and for no data.
 _FIRST_WAIT_PS = 100 * SLACK_PS
+# Clocks of a host and a device that differ by less are taken for one, ps.
+_CLOCKS_APART_PS = SLACK_PS // 10
 # Work that begins so long, ps, before its launch, or after later work of its stream, states a wrong
 # time.
 _MISPLACED_PS = 100 * SLACK_PS
@@ -106,12 +110,12 @@ def of_device(
     ended = _ended_meanwhile(work, following, has_next & (duration - until_next >= SLACK_PS))
     until_wait = _waited_at(waited, called) - work.start
     too_late = _after_wait(duration, until_wait)
-    outlasting = _outlasting(work, others_end, (ended > 0) | too_late)
+    outlasting = _outlasting(work, others_end, (ended > 0) | too_late, _FAR_MAGNITUDE)
     candidates = (ended > 0) | too_late | outlasting
     if not candidates.any():
         return duration
     longest, median, calls = _other_calls(work, candidates)
-    enough_calls = calls >= _FEW_CALLS
+    enough_calls = calls >= FEW_CALLS
     larger = enough_calls & (duration >= _MAGNITUDE * longest)
     far_larger = enough_calls & (duration >= _FAR_MAGNITUDE * longest)
     overtaken = work.in_order & (ended >= _ENDED_MEANWHILE)
@@ -122,6 +126,62 @@ def of_device(
     at_most = np.minimum(until_next, np.maximum(until_wait, 0))
     mended = np.minimum(np.where(enough_calls, median, _NEVER), at_most)
     return np.where(wrong, np.minimum(mended, duration), duration)
+
+
+def outlasting(work: Spans, others_end: int) -> Flags:
+    """Work that ends long after everything else and took ten times as long as other calls of it.
+
+    Work of that name may have been larger for once: `of_alike` compares it with calls that were
+    launched as it was.
+
+    Parameters
+    ----------
+    work, others_end
+        As of `of_device`.
+    """
+    return _outlasting(work, others_end, np.zeros(len(work.duration), np.bool_), _MAGNITUDE)
+
+
+def of_alike(work: Spans, doubtful: Flags) -> Int64s:
+    """Durations of work that was launched alike; a doubtful one takes what the others always take.
+
+    Parameters
+    ----------
+    work : Spans
+        `name` is a code for what was launched alike: the same kernel with the same grid.
+    doubtful : bool[n]
+    """
+    longest, median, calls = _other_calls(work, doubtful)
+    always = (calls >= FEW_CALLS) & (longest <= _ALIKE * np.maximum(median, _SHORTEST_PS))
+    wrong = doubtful & always & (work.duration >= _MAGNITUDE * longest)
+    return np.where(wrong, median, work.duration)
+
+
+def clock_shift(
+    start: Int64s, launched: Int64s, waited: tuple[Int64s, Int64s], called: Int64s, others_end: int
+) -> int:
+    """How much later all work of a device is to be, ps, where its clock is not that of the host.
+
+    No work begins before its launch, and none after the host had waited for it. The shift is the
+    least that makes both so; a few events with wrong times are none of a clock.
+
+    Parameters
+    ----------
+    start : int64[n]
+        Of the work of one device whose launches are known.
+    launched, waited, called, others_end
+        As of `misplaced`.
+    """
+    if not len(start):
+        return 0
+    shift = _most_agree_on(launched - start)
+    if shift < _CLOCKS_APART_PS:
+        shift = -_most_agree_on(start - _waited_at(waited, called))
+        if shift > -SLACK_PS:
+            return 0
+    # Between launch and work lies no more than the recording.
+    delay = int(np.median(start + shift - launched))
+    return shift if 0 <= delay <= others_end - int(launched.min()) else 0
 
 
 def misplaced(
@@ -142,7 +202,7 @@ def misplaced(
     """
     has_launch = launched < _NEVER
     early = has_launch & (launched - work.start >= _MISPLACED_PS)
-    if int(early.sum()) > max(_FEW_CALLS, len(has_launch) // _FAR_MAGNITUDE):
+    if int(early.sum()) > max(FEW_CALLS, len(has_launch) // _FAR_MAGNITUDE):
         # The clocks of host and device are apart.
         early[:] = False
     late = work.start - _waited_at(waited, called) >= _MISPLACED_PS
@@ -167,7 +227,7 @@ def first_waits(collectives: Spans) -> tuple[Flags, Int64s]:
     duration, lane = collectives.duration, collectives.lane
     first = np.append(True, np.diff(lane) != 0) if len(lane) else np.zeros(0, np.bool_)
     other_durations = duration[~first]
-    if len(other_durations) < _FEW_CALLS:
+    if len(other_durations) < FEW_CALLS:
         return np.zeros(len(lane), np.bool_), duration
     waits = (
         first & (duration >= _FIRST_WAIT_PS) & (duration >= _MAGNITUDE * int(other_durations.max()))
@@ -189,7 +249,7 @@ def of_threads(calls: Spans) -> Int64s:
     if not candidates.any():
         return duration
     longest, median, count = _other_calls(calls, candidates)
-    wrong = candidates & (count >= _FEW_CALLS) & (duration >= _FAR_MAGNITUDE * longest)
+    wrong = candidates & (count >= FEW_CALLS) & (duration >= _FAR_MAGNITUDE * longest)
     return np.where(wrong, median, duration)
 
 
@@ -219,7 +279,7 @@ def of_ops(ops: Spans, until: Int64s) -> Int64s:
     if not candidates.any():
         return duration
     longest, median, calls = _other_calls(ops, candidates)
-    enough_calls = calls >= _FEW_CALLS
+    enough_calls = calls >= FEW_CALLS
     wrong = candidates & enough_calls & (duration >= _FAR_MAGNITUDE * longest)
     # No op runs on after its program, so less of a difference to its other calls is enough.
     wrong |= outlasts & enough_calls & (duration >= _MAGNITUDE * longest)
@@ -238,9 +298,24 @@ def outside(ops: Spans, runs: Spans) -> Flags:
     since = np.where(nth > 0, ops.start - reach[np.maximum(nth - 1, 0)], _NEVER)
     until = np.where(nth < len(begin), begin[np.minimum(nth, len(begin) - 1)] - ops.start, _NEVER)
     far = np.minimum(since, until) >= _MISPLACED_PS
-    if int(far.sum()) <= max(_FEW_CALLS, len(far) // _FAR_MAGNITUDE) and far.sum() < len(far):
+    if int(far.sum()) <= max(FEW_CALLS, len(far) // _FAR_MAGNITUDE) and far.sum() < len(far):
         return far
     return np.zeros(len(far), np.bool_)
+
+
+def in_turn(steps: Spans) -> Int64s:
+    """Durations of steps of a core, which follow one another: each ends before the next begins.
+
+    Parameters
+    ----------
+    steps : Spans
+    """
+    until_next = np.full(len(steps.start), _NEVER, np.int64)
+    follows = np.diff(steps.lane) == 0
+    until_next[:-1][follows] = np.diff(steps.start)[follows]
+    later = until_next > 0
+    over = later & (steps.duration - until_next >= SLACK_PS)
+    return np.where(over, until_next, steps.duration)
 
 
 def of_markers(steps: Spans) -> Int64s:
@@ -324,6 +399,15 @@ def _after_wait(duration: Int64s, until_wait: Int64s) -> Flags:
     return (over >= SLACK_PS) & (over >= duration // 2)
 
 
+def _most_agree_on(excess: Int64s) -> int:
+    """The largest value, without a few that lie far above all others; 0 if there are only few."""
+    few = max(FEW_CALLS, len(excess) // 1_000)
+    if len(excess) <= few:
+        return 0
+    nth = np.partition(excess, -few - 1)[-few - 1]
+    return int(excess[excess <= nth + SLACK_PS].max())
+
+
 def _behind_all(work: Spans, wrong: Flags, others_end: int) -> Flags:
     """Work that begins after a gap as long as the recording; a few events, without wrong ones."""
     rows = np.flatnonzero(~wrong)
@@ -334,19 +418,19 @@ def _behind_all(work: Spans, wrong: Flags, others_end: int) -> Flags:
     reach = np.maximum(np.maximum.accumulate(work.end[rows])[:-1], others_end)
     gap = work.start[rows][1:] - reach
     far = np.flatnonzero((gap >= _MISPLACED_PS) & (gap >= reach - work.start[rows[0]]))
-    if len(far) and len(rows) - 1 - far[0] <= max(_FEW_CALLS, len(rows) // _FAR_MAGNITUDE):
+    if len(far) and len(rows) - 1 - far[0] <= max(FEW_CALLS, len(rows) // _FAR_MAGNITUDE):
         is_wrong[rows[far[0] + 1 :]] = True
     return is_wrong
 
 
-def _outlasting(work: Spans, others_end: int, suspects: Flags) -> Flags:
+def _outlasting(work: Spans, others_end: int, suspects: Flags, magnitude: int) -> Flags:
     """Work of another magnitude than its other calls that is alone for most of its time."""
     end = work.end
     late = (end - others_end >= SLACK_PS) & (work.duration >= SLACK_PS)
     if not late.any():
         return late
     longest, _, calls = _other_calls(work, late | suspects)
-    late &= (calls >= _FEW_CALLS) & (work.duration >= _FAR_MAGNITUDE * longest)
+    late &= (calls >= FEW_CALLS) & (work.duration >= magnitude * longest)
     bound = max(others_end, int(end[~(late | suspects)].max(initial=others_end)))
     over = end - bound
     return late & (over >= SLACK_PS) & (over >= work.duration // 2)

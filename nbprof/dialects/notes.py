@@ -9,6 +9,10 @@ from nbprof.core.receipt import Note, info, warning
 from nbprof.display import wording
 from nbprof.display.wording import plural
 
+UNUSABLE_TIMES = (
+    "This profile has device work, but none with usable times: see the receipt. Record again."
+)
+"""Why a view of kernels is empty."""
 _SERIOUS = 0.01
 """From this share of events on, what is missing changes what the figures say."""
 _MOST_HOSTS = 3
@@ -122,6 +126,19 @@ def _list(names: Sequence[str]) -> str:
     return f"{listed} and {plural(more, 'more host')}"
 
 
+def device_clocks(shifts: Sequence[str]) -> Note:
+    """Devices whose clock is not that of their host, each with how far it is behind or ahead."""
+    text = "; ".join(shifts[:_MOST_HOSTS])
+    if (more := len(shifts) - _MOST_HOSTS) > 0:
+        text += f"; {plural(more, 'more device')}"
+    return warning(
+        "device_clocks",
+        f"Clocks of devices differ from that of their host ({text}): work begins before its launch,"
+        " or after the host had waited for it. The times of these devices are moved by as much as"
+        " is needed at least, so delays between launches and work are known only roughly.",
+    )
+
+
 def impossible_times(count: int, places: str, took: str, reason: str) -> Note:
     """Device work at times that cannot be.
 
@@ -136,6 +153,15 @@ def impossible_times(count: int, places: str, took: str, reason: str) -> Note:
         " record again."
     )
     return warning("impossible_times", text)
+
+
+def no_device_durations(count: int, places: str) -> Note:
+    """Device work of which none states how long it took."""
+    return warning(
+        "no_device_durations",
+        f"{plural(count, 'device event')} ({places}) and all others of this host have no duration:"
+        " they are in no figure. The profiler wrote no ends: record again.",
+    )
 
 
 def impossible_durations(events: Replaced) -> Note:

@@ -75,7 +75,7 @@ def recorded(trace: Trace) -> pd.DataFrame:
     count, on_device = np.zeros((2, hosts + 1), np.int64)
     of_lane, device = (
         lanes["events"].to_numpy(np.int64),
-        (lanes["kind"] == "device").to_numpy(np.bool_),
+        (lanes["device"] >= 0).to_numpy(np.bool_),
     )
     np.add.at(count, host, of_lane)
     np.add.at(on_device, host[device], of_lane[device])

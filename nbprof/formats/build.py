@@ -36,7 +36,7 @@ from nbprof.core.trace import (
 )
 from nbprof.formats import notes
 from nbprof.formats.chrome.part import Rows, Texts
-from nbprof.formats.chrome.values import LONGEST_PS
+from nbprof.formats.times import LONGEST_NS, far_from_middle
 
 LANE_COLUMNS = [
     "lane",
@@ -55,7 +55,6 @@ LANE_COLUMNS = [
     "labels",
     "sort",
 ]
-_WEEK_NS = LONGEST_PS // 1000
 
 
 @dataclass(frozen=True)
@@ -227,7 +226,7 @@ class Builder:
             rows = self._arg(values, count)
             if len(rows):
                 chunk.args[key] = rows
-        long = duration > _WEEK_NS
+        long = duration > LONGEST_NS
         if long.any():
             self.receipt.skip(notes.LONG_DURATIONS, int(long.sum()), key="long_durations")
             chunk = chunk.only(~long)
@@ -346,11 +345,8 @@ class Builder:
         far = np.zeros(len(chunk.start), np.bool_)
         for host in range(hosts):
             rows = np.flatnonzero(host_of[chunk.lane] == host)
-            times = chunk.start[rows]
-            if not len(rows) or int(times.max()) - int(times.min()) <= _WEEK_NS:
-                continue
-            middle = np.partition(times, len(rows) // 2)[len(rows) // 2]
-            far[rows] = np.abs(times - middle) > _WEEK_NS
+            if len(rows):
+                far[rows] = far_from_middle(chunk.start[rows])
         if not far.any():
             return chunk
         self.receipt.skip(notes.FAR_EVENTS, int(far.sum()), key="far_events")
@@ -512,7 +508,7 @@ def one_clock(firsts: Sequence[int], receipt: Receipt) -> tuple[int, list[int]]:
     if not firsts:
         return 0, []
     epoch = min(firsts)
-    if max(firsts) - epoch > _WEEK_NS:
+    if max(firsts) - epoch > LONGEST_NS:
         receipt.add(notes.unrelated_clocks())
         return epoch, [0] * len(firsts)
     return epoch, [first - epoch for first in firsts]

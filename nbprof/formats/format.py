@@ -302,8 +302,8 @@ class Format:
         Folders whose files may be one run together: each with the folder above them, and their
         files with stems that name the folder.
     is_copy : callable, optional
-        Whether a file is, by its stem, the same recording as the hosts in its folder, whose stems
-        are given.
+        Whether a file is, by its name and the stem of that, the same recording as the hosts in its
+        folder, whose stems are given.
     lacks : callable, optional
         Whether a file that cannot be read is one that a run lacks: by its stem, and those of the
         run.
@@ -338,7 +338,7 @@ class Format:
     empty: str = "the file is empty: the profiler was stopped before it wrote anything."
     gather: Callable[[Here, list[RunFiles]], list[RunFiles]] | None = None
     across: Callable[[Mapping[str, list[Member]]], list[Beside]] = lambda _folders: []
-    is_copy: Callable[[str, set[str]], bool] = _never
+    is_copy: Callable[[str, str, set[str]], bool] = _never
     lacks: Callable[[str, Sequence[str]], bool] = _never
     notes: Callable[[Member], tuple[Note, ...]] = _nothing
     recordings: Recordings | None = None

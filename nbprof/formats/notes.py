@@ -11,10 +11,13 @@ LONG_DURATIONS = "left out: duration of more than a week (an overflow of the pro
 FAR_EVENTS = "left out: more than a week away from the rest of the trace."
 
 
-def negative_durations(count: int) -> Note:
+def negative_durations(count: int, where: str = "") -> Note:
+    """Notes of events of a file, or of those `in` some of its parts."""
+    if where:
+        where = f" {where}"
     return warning(
         "negative_durations",
-        f"Events that end before they start, treated as having zero duration: {count:,}.",
+        f"Events{where} that end before they start, treated as having zero duration: {count:,}.",
     )
 
 

@@ -102,7 +102,8 @@ def _named(listing: Listing) -> _Named:
         else:
             single_files.append((file, form))
     for file, form in single_files:
-        if file.parent in hosts and form.is_copy(stem(file.file.name), hosts[file.parent]):
+        name = file.file.name
+        if file.parent in hosts and form.is_copy(name, stem(name), hosts[file.parent]):
             named.members.append(_member(file, Kind(form.name, sure=False, exporter=True)))
         else:
             named.traces.append(file)

@@ -84,8 +84,6 @@ class Details:
         """Count, mean and median of the slices of the same name."""
         slices = self._slices
         same = slices.same(event)
-        if not len(same):
-            return {"count": 0, "mean_ns": 0.0, "median": None}
         duration = slices.durations(same)
         # Of an even number the shorter of the two.
         middle = np.argsort(duration, kind="stable")[(len(same) - 1) // 2]

@@ -14,6 +14,7 @@ from nbprof.analysis.contention import sentence
 from nbprof.core.receipt import Receipt
 from nbprof.sources.recording import CaptureInfo
 from nbprof.tools import dashboard
+from tests.fuzz.values import jax_loop
 from tests.support import kineto
 from tests.support.build import profile
 from tests.support.xspace import MS, PlaneWriter, xspace
@@ -113,6 +114,13 @@ def test_where_only_devices_were_recorded_the_host_is_to_be_recorded(tmp_path, m
     assert how in found["evidence"]
     assert not found["fix"]
     assert pd.isna(found["gain_ms_per_step"])
+
+
+def test_a_truncated_file_may_have_had_a_host(tmp_path):
+    data = jax_loop()
+    p = profile(tmp_path, data[: len(data) * 9 // 10])
+    assert "file_read_in_part" in set(p.receipt.notes["key"])
+    assert "other" not in set(p.advice["rule"])
 
 
 def test_where_calls_of_the_host_were_recorded_python_is_to_be(tmp_path):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import gzip
 import inspect
+import itertools
 import os
 import shutil
 import tarfile
+import time
 import weakref
 import zipfile
 from operator import attrgetter
@@ -416,6 +418,18 @@ def test_what_costs_nothing_is_not_kept(cache, tmp_path, monkeypatch):
     load(path).ops.frame  # noqa: B018
     written()
     assert not cache.entries()
+
+
+def test_what_a_value_needs_is_in_its_time_and_counts_once(cache, path, monkeypatch):
+    kept = load(path).run.memo.run_cache
+    ticks, before = itertools.count(), kept._spent_s
+    clock = SimpleNamespace(perf_counter=lambda: float(next(ticks)), sleep=time.sleep)
+    with monkeypatch.context() as patched:
+        patched.setattr(run_cache, "time", clock)
+        kept.value("outer", lambda: kept.value("inner", lambda: 5))
+    # From 0 to 2; the inner one began at 1.
+    assert kept._spent_s - before == 2.0
+    assert not kept.busy
 
 
 def test_another_version_of_nbprof_reads_for_itself(path, reads, monkeypatch):

@@ -148,3 +148,17 @@ def test_kernels_at_a_time_that_cannot_be(tmp_path, row):
         "1 device event (1 on GPU 0, stream 2; 0.80 ms) begins at an impossible time" in text
         for text in warnings(p)
     )
+
+
+def test_steps_that_overlap_end_where_the_next_begins(tmp_path):
+    changed = {("Steps", row): {"duration": 15 * MS} for row in range(STEPS - 1)}
+    sound, p = both(tmp_path, changed)
+    agree(sound, p)
+    assert any("7 device events (7 on TPU 0, steps" in text for text in warnings(p))
+
+
+@pytest.mark.parametrize("line", ["Steps", "XLA Modules"])
+def test_a_last_step_or_program_that_takes_far_longer_than_the_others(tmp_path, line):
+    sound, p = both(tmp_path, {(line, STEPS - 1): {"duration": 500 * MS}})
+    agree(sound, p)
+    assert any("has a duration of 500.00 ms, which is impossible" in text for text in warnings(p))

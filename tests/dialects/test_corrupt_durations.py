@@ -281,3 +281,48 @@ def test_work_that_states_no_launch_in_the_middle_is_no_backlog(tmp_path):
     p = profile(tmp_path, k)
     assert len(p.steps.frame) == STEPS
     assert not len(p.steps.backlog)
+
+
+@pytest.mark.parametrize("long", [{119: 54.3}, {118: 70.0}, {118: 70.0, 119: 9.0}])
+def test_a_last_kernel_that_takes_far_longer_than_calls_launched_alike(tmp_path, long):
+    """Ten times as long is enough where the kernel, the grid and the block are the same."""
+    sound, p = (
+        build.profile(folder(tmp_path, name), jax_loop(given))
+        for name, given in (("sound", None), ("corrupt", long))
+    )
+    assert step_times(p) == step_times(sound)
+    assert kernel_total_us(p) == pytest.approx(kernel_total_us(sound))
+    (text,) = set(warnings(p)) - set(warnings(sound))
+    assert text.startswith(f"{len(long)} device event")
+
+
+def with_last_kernel(name: str = "gemm", long: dict[int, float] | None = None, **args) -> Kineto:
+    """A training that ends with a kernel of 3 ms for which the host does not wait."""
+    k = training(long)
+    at = BEGIN + STEPS * STEP_US - 20
+    k.launched(name, at, at + 20, 3_000, k.op("aten::mm", at, 8), **args)
+    return k
+
+
+def test_a_last_kernel_that_was_launched_as_others_were(tmp_path):
+    p = profile(tmp_path, with_last_kernel())
+    assert kernel_total_us(p) == pytest.approx((STEPS * KERNELS + 1) * KERNEL_US)
+    assert any("1 device event (1 on GPU 0, stream 7: gemm)" in text for text in warnings(p))
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"grid": [4096, 1, 1]},
+        {"name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL"},
+        {"name": "never_called_before"},
+        {"long": dict.fromkeys(range(1, STEPS * KERNELS, 14), 2.1 * KERNEL_US)},
+    ],
+)
+def test_a_last_kernel_that_may_take_longer_is_left_as_it_is(tmp_path, args):
+    """It was launched with another grid, waits for another rank, or calls of it differ anyway."""
+    long = args.get("long", {})
+    p = profile(tmp_path, with_last_kernel(**args))
+    assert RECORDED not in p.run.trace.args
+    expected = STEPS * KERNELS * KERNEL_US + 3_000 + sum(long.values()) - len(long) * KERNEL_US
+    assert kernel_total_us(p) == pytest.approx(expected)

@@ -79,6 +79,30 @@ def test_tasks_that_state_seconds(tmp_path, form, numbers):
 
 @pytest.mark.parametrize(
     "form",
+    [corrupt.npu_torch_text, corrupt.npu_torch_text_and_tables, corrupt.npu_database],
+    ids=lambda form: form.__name__.removeprefix("npu_"),
+)
+@pytest.mark.parametrize("number", [STEPS * OPS - 1, STEPS * OPS - 2])
+def test_a_last_task_that_takes_far_longer_than_calls_launched_alike(tmp_path, form, number):
+    sound, p = opened(tmp_path, form, {number: 70_000})
+    assert figures(p) == figures(sound)
+    assert any("has a duration of 70.00 ms, which is impossible" in text for text in warnings(p))
+
+
+def test_a_last_task_of_another_shape_is_left(tmp_path):
+    """Which only a table says."""
+    folder = corrupt.npu_torch_text_and_tables(tmp_path, {STEPS * OPS - 1: 70_000}, {})
+    table = folder / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv"
+    lines = table.read_bytes().split(b"\r\n")
+    last = next(nth for nth, line in enumerate(lines) if b",70000" in line)
+    lines[last] = lines[last].replace(b"32,64;", b"65536,64;")
+    table.write_bytes(b"\r\n".join(lines))
+    p = nbprof.load(str(folder))
+    assert RECORDED not in p.run.trace.args
+
+
+@pytest.mark.parametrize(
+    "form",
     [corrupt.npu_torch_text, corrupt.npu_timeline, corrupt.npu_database],
     ids=lambda form: form.__name__.removeprefix("npu_"),
 )

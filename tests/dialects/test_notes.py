@@ -37,6 +37,9 @@ OVERHEAD = [gpu.Overhead("flush", 3, 4_000_000_000), gpu.Overhead("init", 1, 9_0
 NOTES = [
     shared.overlapping_events("device event", 1, 4, 1, 500.0),
     shared.overlapping_events("device event", 3, 1_000, 2, 0.001),
+    shared.device_clocks(["GPU 0: 3.00 ms behind"]),
+    shared.device_clocks([f"rank {rank}, GPU 0: 1.50 ms ahead" for rank in range(5)]),
+    shared.no_device_durations(192, "192 on GPU 0, stream 7"),
     shared.lost_launches(1, 4),
     shared.lost_launches(1, 100),
     shared.unlaunched_work(1, 2),
@@ -115,6 +118,7 @@ NOTES = [
     xplane.steps_by_programs("steps: runs of the program jit_f", ""),
     xplane.steps_by_programs("steps: runs of the program jit_f", "host-a"),
     xplane.steps_dispatched_ahead(),
+    xplane.lost_ops(),
     xplane.steps_without_time(1),
     xplane.steps_without_time(2),
     xplane.eager_calls(1),

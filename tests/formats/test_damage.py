@@ -13,6 +13,7 @@ import pytest
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile
+from nbprof.formats.times import LONGEST_PS
 from nbprof.formats.xspace import xspace
 from nbprof.profiles.load import load
 from tests.support.xspace import MS, PlaneWriter, chunk, gpu_run, number, training_run, varint
@@ -169,7 +170,7 @@ def test_great_numbers_of_anything(read, inside):
 
 def test_times_that_cannot_be_are_left_out_and_counted(read):
     plane = PlaneWriter("p")
-    far = 2**62
+    far = LONGEST_PS + 1
     times = [
         (0, 5),
         (far, 1),
@@ -189,9 +190,14 @@ def test_times_that_cannot_be_are_left_out_and_counted(read):
     kept = [trace.names[c] for c in trace.events.name]
     assert kept == ["e0", "e5", "e6", "e7"]
     assert trace.args["x"].values.tolist() == [0, 5, 6, 7]
-    assert trace.receipt.skipped == {"in p have times beyond 53 days: damaged, left out.": 6}
+    assert trace.receipt.skipped == {
+        "in p have times more than a week from the start: damaged, left out.": 6
+    }
     assert trace.events.duration.tolist() == [5, 0, 1, 1]
-    assert any("1 event in p end before they start" in n.text for n in trace.receipt.entries)
+    assert any(
+        "Events in p that end before they start, treated as having zero duration: 1." in n.text
+        for n in trace.receipt.entries
+    )
     assert (np.abs(trace.events.end) < 2**63 - 1).all()
     assert trace.lanes["events"].tolist() == [3, 0, 1, 0]
 

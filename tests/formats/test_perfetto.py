@@ -162,6 +162,29 @@ def test_times_of_other_clocks_are_moved_by_the_snapshot_before_them() -> None:
     assert trace.epoch_ns == 1_700_000_000_000_000_000
 
 
+def test_without_snapshots_the_only_clock_in_use_is_that_of_the_trace() -> None:
+    def lost(*clocks: int) -> list[int]:
+        out = Recording()
+        one = thread(out)
+        for clock in clocks:
+            out.event("instant", 10 + clock, one, str(clock))
+            out.trace.packet[-1].timestamp_clock_id = clock
+        return counts(read(out.bytes()), "events_without_time")
+
+    assert lost(3, 3) == []
+    assert lost(6, 3, 3) == [2]
+
+
+def test_the_first_and_the_last_time_of_a_clock() -> None:
+    out = Recording()
+    one = thread(out)
+    for time in (0, 5, 1 << 62, (1 << 64) - 1):
+        out.event("instant", time, one, f"{time}")
+    trace = read(out.bytes())
+    assert [name for _, name, *_ in rows(trace)] == ["0", "5"]
+    assert counts(trace, "events_without_time") == [2]
+
+
 def test_clocks_of_a_sequence_count_on_from_their_snapshot() -> None:
     out = Recording()
     one = thread(out)

@@ -132,6 +132,13 @@ def test_ranks_that_are_missing_are_said_once(tmp_path):
         assert sum("128 ranks" in note.text for note in nbprof.load(at).receipt.lines) == 1
 
 
+def test_a_trace_of_pytorch_beside_an_xspace_of_its_name_is_a_run(tmp_path):
+    files = {"h.xplane.pb": space(), "h.pt.trace.json": trace("a")}
+    write(tmp_path, files, at=99)
+    assert sorted(found(tmp_path)) == [["h.pt.trace.json"], ["h.xplane.pb"]]
+    assert "same_recording" not in set(nbprof.load(tmp_path).receipt.notes["key"])
+
+
 def test_the_json_beside_an_xspace_is_named_and_left(tmp_path):
     files = {
         "h.xplane.pb": space(),

@@ -550,7 +550,9 @@ def test_busy_time_counts_each_instant_of_the_steps_once(spans, steps):
         ran = {at for s, n, d in spans if d == device for at in range(s, s + n)}
         shares.append(100 * len(ran & inside) / len(inside))
     busy = overview.busy(
-        overview.busy_shares(SimpleNamespace(hosts=["h"], work=Work.of(work)), frame)
+        overview.busy_shares(
+            SimpleNamespace(hosts=["h"], work=Work.of(work), lost_kernels=False), frame
+        )
     )
     if not spans:
         assert busy is None

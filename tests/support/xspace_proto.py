@@ -13,9 +13,9 @@ from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from nbprof.core.trace import BYTES, DOUBLE, INT, TEXT, UINT, Trace
+from nbprof.formats.times import LONGEST_PS
 from nbprof.formats.xspace.names import program_idents
 
-_MOST_PS = 2**62
 _TYPES = {"int64": 3, "uint64": 4, "double": 1, "string": 9, "bytes": 12}
 
 _DEFINITION = """\
@@ -204,10 +204,10 @@ def expected(space: Any) -> dict[str, Any]:
                     continue
                 start = base + event.offset_ps
                 if (
-                    abs(base) >= _MOST_PS
-                    or abs(event.offset_ps) >= _MOST_PS
-                    or abs(start) >= _MOST_PS
-                    or abs(event.duration_ps) >= _MOST_PS
+                    abs(base) > LONGEST_PS
+                    or abs(event.offset_ps) > LONGEST_PS
+                    or abs(start) > LONGEST_PS
+                    or abs(event.duration_ps) > LONGEST_PS
                 ):
                     out["wild"] += 1
                     continue
@@ -219,7 +219,7 @@ def expected(space: Any) -> dict[str, Any]:
     # Where an event began before the clock did, times count from that event.
     starts = [event[0] for _, events in out["lanes"] for event in events]
     low = min(starts, default=0)
-    if low < 0 and max(starts) - low < _MOST_PS:
+    if low < 0 and max(starts) - low <= LONGEST_PS:
         out["lanes"] = [
             (stated, [(event[0] - low, *event[1:]) for event in events])
             for stated, events in out["lanes"]

@@ -15,8 +15,10 @@ from nbprof.timeline.details import MOST_ARGS, MOST_VALUE, Details, value_text
 from nbprof.timeline.links import Links
 from nbprof.timeline.slices import KINDS, Slices
 from nbprof.timeline.tracks import tracks
+from tests.dialects.test_corrupt_durations import training
 from tests.support.build import profile
 from tests.support.examples import examples
+from tests.support.kineto import profile as kineto_profile
 from tests.support.made import Made, runs
 from tests.support.profiles import real
 from tests.support.xspace import PlaneWriter, xspace
@@ -119,6 +121,20 @@ def test_slices_without_length_out_of_order_and_partly_overlapping(tmp_path: Pat
     assert infos["in"]["parent"]["name"] == "b"
     assert infos["late"]["self_ns"] == 0
     assert infos["late"]["slice"]["duration_ns"] == 0
+
+
+def test_what_is_derived_has_no_args_of_its_own(tmp_path: Path) -> None:
+    """Its number among the derived ones is that of a recorded event, too."""
+    given = kineto_profile(tmp_path, training())
+    found = details(given)
+    recorded = len(given.run.trace.events)
+    assert len(found._slices) > recorded
+    with_args = np.unique(given.run.trace.args["correlation"].event).tolist()
+    derived = [number for number in with_args if recorded + number < len(found._slices)]
+    assert derived
+    for number in derived:
+        assert "correlation" in of(found.info(number))
+        assert found.info(recorded + number)["args"] == []
 
 
 @settings(max_examples=examples(100))

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from nbprof.display import codec
+from nbprof.formats.times import LONGEST_PS
 from nbprof.profiles.load import load
 from nbprof.profiles.profile import Profile
 from nbprof.profiles.report import bundle
@@ -174,11 +175,15 @@ def _last_moment() -> Case:
         ("on it", last, 0),
         ("long", MS, last),
     ]
-    return xplane([("first", 0, MS), *far], ("times beyond 53 days: damaged, left out",), dropped=4)
+    return xplane(
+        [("first", 0, MS), *far],
+        ("times more than a week from the start: damaged, left out",),
+        dropped=4,
+    )
 
 
-def _months_away() -> Case:
-    return xplane([("first", 0, MS), ("late", 2**62 - 2 * MS, MS)])
+def _days_away() -> Case:
+    return xplane([("first", 0, MS), ("late", LONGEST_PS - 2 * MS, MS)])
 
 
 def _last_moment_chrome() -> Case:

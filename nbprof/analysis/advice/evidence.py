@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity.activity import LOST_KERNELS, PYTHON_CALLS, SERVING, TRACED, Activity
+from nbprof.activity.activity import PYTHON_CALLS, SERVING, TRACED, Activity
 from nbprof.analysis import hlo
 from nbprof.analysis.advice import devices_used, in_use, python_calls, step_code, unrolled
 from nbprof.analysis.advice import programs as advice_programs
@@ -347,6 +347,8 @@ class Evidence:
     """True if the profile has anything that the host did: ops, calls of the device's runtime, or
     calls of Python.
     """
+    read_in_part: Piece[bool] = Piece(lambda s: bool(s.trace.receipt.cut), False)
+    """True if a file is truncated or damaged: what it lacks may have been recorded."""
     host: Piece[HostUse | None] = Piece(None, None)
     """Use of the host, if nbprof recorded it."""
     host_products: Piece[HostProducts | None] = Piece(
@@ -430,9 +432,7 @@ def _host_recorded(activity: Activity) -> bool:
 
 def _lost_kernels(sources: Sources) -> bool:
     activity = sources.activity
-    if LOST_KERNELS in activity.traits and "kernels" in activity.missing:
-        return True
-    return mostly_lost(sources.steps) is not None
+    return activity.lost_kernels or mostly_lost(sources.steps) is not None
 
 
 def _later_input(steps: pd.DataFrame) -> float | None:

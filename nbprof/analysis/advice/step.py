@@ -617,6 +617,8 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
         f" (**{wording.millis(share * facts.mean['step_time'] / 100)}**)"
     )
     if not facts.evidence.host_recorded:
+        if facts.evidence.read_in_part:
+            return None
         how = _RECORD_HOST_IN_TORCH if facts.torch else _RECORD_HOST_IN_XLA
         return Found(
             f"In {cost} no device was busy and the host was not recorded, so the cause is unknown."

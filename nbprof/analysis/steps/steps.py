@@ -71,6 +71,7 @@ _OF_DEVICE = (
     "host_to_device_ms",
 )
 _OF_HOST = ("host_compute_ms", "kernel_launch_ms")
+_OF_KERNELS = ("device_compute_ms", "device_collectives_ms")
 _OF_COPIES = ("device_to_device_ms", "output_ms", "host_to_device_ms")
 
 
@@ -517,6 +518,8 @@ def _time_ms(
     silent: list[str] = []
     if not facts.has_devices:
         silent += _OF_DEVICE
+    elif LOST_KERNELS in facts.traits:
+        silent += _OF_KERNELS
     if not facts.has_threads:
         silent += _OF_HOST
     if UNKNOWN_COPIES in facts.traits:

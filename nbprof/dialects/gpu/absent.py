@@ -49,9 +49,14 @@ def launches(links: Links) -> int:
 
 def lost_kernels(links: Links) -> int:
     """Number of launches if no kernel was recorded; 0 if any was."""
-    if len(links.rows(KERNEL)):
+    if len(links.rows(KERNEL)) or links.unusable_kernels:
         return 0
     return launches(links)
+
+
+def without_times(links: Links) -> bool:
+    """True if kernels were recorded, and none of them has a time that can be."""
+    return links.unusable_kernels > 0 and not len(links.rows(KERNEL))
 
 
 def lost_note(links: Links, reason: str) -> list[Note]:
@@ -64,6 +69,8 @@ def lost_note(links: Links, reason: str) -> list[Note]:
 
 def unseen_note(links: Links, hosts: Hosts) -> list[Note]:
     """The note that a GPU may have worked unseen."""
+    if without_times(links):
+        return []
     if proof := _unseen_proof(links, hosts):
         return [gpu_notes.unrecorded_gpu(proof, _unseen(links, "what it did is unknown"))]
     count = _unseen_gpus(links, hosts)
@@ -72,6 +79,8 @@ def unseen_note(links: Links, hosts: Hosts) -> list[Note]:
 
 def kernels(links: Links, hosts: Hosts) -> str:
     """Why a profile of PyTorch has no kernels."""
+    if without_times(links):
+        return notes.UNUSABLE_TIMES
     if proof := _unseen_proof(links, hosts):
         return f"This profile has no GPU kernels, although the program {proof}: {_unseen(links)}"
     if message := without_kernels(links, "This profile", LOST):
@@ -112,6 +121,8 @@ def without_kernels(links: Links, recording: str, lost: str) -> str:
     lost : str
         Why kernels are lost, and what helps.
     """
+    if without_times(links):
+        return notes.UNUSABLE_TIMES
     if count := lost_kernels(links):
         launched = wording.plural(count, "launch was", "launches were")
         return f"{recording} has no GPU kernels, although {launched} recorded: {lost}"
@@ -169,6 +180,8 @@ def batches(links: Links) -> str:
 
 def traits(links: Links, hosts: Hosts) -> set[str]:
     """Traits of a recording that lacks kernels, for the verdict."""
+    if without_times(links):
+        return {act.LOST_KERNELS, act.UNUSABLE_TIMES}
     if lost_kernels(links) or _unseen_proof(links, hosts) or _unseen_gpus(links, hosts):
         return {act.LOST_KERNELS}
     return set()

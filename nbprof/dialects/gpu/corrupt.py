@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s, Trace
@@ -36,10 +37,13 @@ class Mended:
         Warnings that say so.
     first_waits : int64[k]
         Events of collectives that waited at the start of the recording.
+    unusable_kernels : int
+        Number of kernels without a time that can be.
     """
 
     notes: list[Note] = field(default_factory=list)
     first_waits: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    unusable_kernels: int = 0
 
 
 def mend(trace: Trace, kind: Kinds) -> Mended:
@@ -59,8 +63,10 @@ def mend(trace: Trace, kind: Kinds) -> Mended:
         mender.steps(host)
         mender.device(host)
         mender.device_notes(host)
-    warnings = [*mender.about_misplaced(), *mender.notes()]
-    kind[mender.misplaced] = UNKNOWN
+    warnings = [*mender.about_clocks(), *mender.about_unusable(), *mender.notes()]
+    unusable = mender.unusable
+    unusable_kernels = int((kind[unusable] == KERNEL).sum())
+    kind[unusable] = UNKNOWN
     for host in hosts:
         mender.first_waits(host)
     waits = np.zeros(0, np.int64)
@@ -68,7 +74,7 @@ def mend(trace: Trace, kind: Kinds) -> Mended:
         waits = np.flatnonzero(mender.start != trace.events.start)
     warnings += mender.about_waits(waits)
     mender.apply()
-    return Mended(warnings, waits)
+    return Mended(warnings, waits, unusable_kernels)
 
 
 class _Mender(Mender):
@@ -94,6 +100,11 @@ class _Mender(Mender):
     def calls(self, host: int) -> Int64s:
         """Calls into the runtime."""
         return self._rows(host, CALL)
+
+    def is_kernel(self, rows: Int64s) -> npt.NDArray[np.bool_]:
+        """Whether work is a kernel, and no copy or fill."""
+        is_kernel: npt.NDArray[np.bool_] = self.kind[rows] == KERNEL
+        return is_kernel
 
     def images(self, host: int) -> Int64s:
         """Annotations as the device shows them."""

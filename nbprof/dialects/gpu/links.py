@@ -79,8 +79,10 @@ class Links:
         originate: Originate,
         graph_captures: Sequence[Capture] = (),
         annotations: Mapping[int, Mapping[int, Said]] | None = None,
+        unusable_kernels: int = 0,
     ) -> None:
         self.trace = trace
+        self.unusable_kernels = unusable_kernels
         self.kind = kind
         self._originate = originate
         self._graph_captures = graph_captures

@@ -91,7 +91,12 @@ class GpuRecording(ABC):
         self.hosts = Hosts(trace)
         self.mended = corrupt.mend(trace, kind)
         self.links = Links(
-            trace, kind, originated, graph_captures, _by_host(annotations or {}, self.hosts.ranks)
+            trace,
+            kind,
+            originated,
+            graph_captures,
+            _by_host(annotations or {}, self.hosts.ranks),
+            self.mended.unusable_kernels,
         )
         self.origins = Origins(self.links, programs)
         self.tables: act.Activity

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nbprof.core.receipt import Note
@@ -14,7 +15,7 @@ from nbprof.dialects.corrupt import Mender
 from nbprof.dialects.durations import Spans
 from nbprof.dialects.msprof import lanes as on
 from nbprof.dialects.msprof import notes
-from nbprof.dialects.msprof.work import COLLECTIVE, NO_WORK, Work, plain
+from nbprof.dialects.msprof.work import COLLECTIVE, COMPUTE, NO_WORK, Work, plain
 
 _NO_ID = 4294967295
 """How msprof writes an id that is none."""
@@ -25,28 +26,28 @@ _MAGNITUDE = 10
 
 
 def mend(trace: Trace, work: Work) -> tuple[Int64s, list[Note]]:
-    """Replaces impossible times of tasks; returns misplaced events and warnings.
+    """Replaces impossible times of tasks; returns events without usable times, and warnings.
 
     `work` is that of the times as they are stated.
     """
     mender = _Mender(trace, work)
     for host in range(len(trace.hosts)):
         mender.device(host)
-    warnings = [*mender.about_misplaced(), *mender.notes()]
+    warnings = [*mender.about_clocks(), *mender.about_unusable(), *mender.notes()]
     recorded = trace.events.duration
     mender.apply()
     misplaced = np.sort(np.array(mender.misplaced, np.int64))
     changed, tables = 0, dict(trace.tables)
     for kind in _TABLES:
         for nth, table in enumerate(trace.tables.get(kind, [])):
-            new, count = _as_events(trace, table, recorded, misplaced)
+            new, count = _as_events(trace, table, recorded, misplaced, mender.unmeasured)
             if new is not table:
                 tables[kind] = [*tables[kind][:nth], new, *tables[kind][nth + 1 :]]
                 changed += count
     trace.tables = tables
     if changed:
         warnings.append(notes.contradicted_tables(changed))
-    return misplaced, warnings
+    return mender.unusable, warnings
 
 
 class _Mender(Mender):
@@ -87,6 +88,24 @@ class _Mender(Mender):
         ident = self.trace.arg(self.correlation, rows=rows)
         return self._of_host(rows[(ident >= 0) & (ident != _NO_ID)], host)
 
+    def is_kernel(self, rows: Int64s) -> npt.NDArray[np.bool_]:
+        """Whether work is a task of cores."""
+        is_compute: npt.NDArray[np.bool_] = self._work.stated_kind[rows] == COMPUTE
+        return is_compute
+
+    def launched_alike(self, rows: Int64s, name: Int64s) -> Int64s:
+        """A code for each combination of name and shapes of inputs, which the tables have."""
+        shapes = np.full(len(self.trace.events), -1, np.int64)
+        codes: dict[str, int] = {}
+        for table in self.trace.tables.get("op_summary", []):
+            if {"event", "input_shapes"} <= set(table.frame.columns):
+                event = table.frame["event"].to_numpy(np.int64)
+                listed = event >= 0
+                texts = table.frame["input_shapes"][listed].astype(str)
+                shapes[event[listed]] = [codes.setdefault(text, len(codes)) for text in texts]
+        _, code = np.unique(np.array([name, shapes[rows]]), axis=1, return_inverse=True)
+        return code.ravel()
+
     def spans(
         self, rows: Int64s, name: Int64s | None = None, launch: Int64s | None = None
     ) -> Spans:
@@ -108,7 +127,7 @@ class _Mender(Mender):
 
 
 def _as_events(
-    trace: Trace, table: Table, recorded: Int64s, misplaced: Int64s
+    trace: Trace, table: Table, recorded: Int64s, misplaced: Int64s, unmeasured: list[int]
 ) -> tuple[Table, int]:
     """A table with the times of its events, and the number of rows that contradict these."""
     frame, nothing = table.frame, 0
@@ -122,6 +141,8 @@ def _as_events(
     larger = (stated_ps - now >= durations.SLACK_PS) & (
         stated_ps >= _MAGNITUDE * now.astype(np.float64)
     )
+    # The table may have durations that the timeline lacks.
+    larger &= ~np.isin(event[rows], unmeasured)
     wrong = np.isin(event[rows], misplaced)
     replaced = (now != recorded[event[rows]]) | larger
     if not (replaced | wrong).any():

@@ -20,6 +20,7 @@ from nbprof.activity.unit import Unit
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import named_ranges, torchnames
+from nbprof.dialects import notes as shared_notes
 from nbprof.dialects.environment import environment
 from nbprof.dialects.gpu.steps import Steps, markers, spread, spread_all
 from nbprof.dialects.lookups import codes_by_name, names_that
@@ -84,8 +85,8 @@ class _Ascend:
     def __init__(self, trace: Trace, lane_kinds: npt.NDArray[np.uint8]) -> None:
         self.trace = trace
         self.lane_kinds = lane_kinds
-        misplaced, self.mended = corrupt.mend(trace, Work(trace, lane_kinds))
-        self.work = Work(trace, lane_kinds, misplaced)
+        self.unusable, self.mended = corrupt.mend(trace, Work(trace, lane_kinds))
+        self.work = Work(trace, lane_kinds, self.unusable)
         self.tables: act.Activity
 
     def activity(self) -> act.Activity:
@@ -376,9 +377,15 @@ class _Ascend:
                 category_of_name[code] = index["kernel_launch"]
         return category_of_name
 
+    @property
+    def _without_times(self) -> bool:
+        return len(self.unusable) > 0 and not len(self.work.rows_of(COMPUTE))
+
     def _traits(self) -> set[str]:
         # Tasks do not say whether an op or a graph launched them.
         traits = {act.UNKNOWN_EAGER}
+        if self._without_times:
+            traits |= {act.LOST_KERNELS, act.UNUSABLE_TIMES}
         if not self.work.typed:
             traits.add(act.UNKNOWN_PRECISION)
         for host in range(len(self.trace.hosts)):
@@ -389,7 +396,9 @@ class _Ascend:
     def _missing(self) -> dict[str, str]:
         """A sentence for each kind of data that this profile lacks."""
         missing: dict[str, str] = {}
-        if not len(self.work.rows_of(COMPUTE)):
+        if self._without_times:
+            missing["kernels"] = shared_notes.UNUSABLE_TIMES
+        elif not len(self.work.rows_of(COMPUTE)):
             missing["kernels"] = (
                 "This profile has no NPU tasks: msprof writes them as op_summary, task_time and its"
                 " timeline, if task_time (or task_trace) is on."

@@ -104,7 +104,7 @@ class _Rocprof(GpuRecording):
         if not len(links.rows(KERNEL)):
             # Calls, copies and kernels are traced on request, each by itself: calls without a
             # launch do not show that nothing ran.
-            if absent.lost_kernels(links):
+            if absent.lost_kernels(links) or absent.without_times(links):
                 missing["kernels"] = absent.without_kernels(links, "This recording", _LOST)
             else:
                 missing["kernels"] = (

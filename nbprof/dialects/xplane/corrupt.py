@@ -41,8 +41,8 @@ def _mended(placed: Placed, mender: Mender) -> list[Note]:
     for host in range(len(placed.trace.hosts)):
         mender.device(host)
         mender.device_notes(host)
-    notes = [*mender.about_misplaced(), *mender.notes()]
-    placed.misplaced[mender.misplaced] = True
+    notes = [*mender.about_clocks(), *mender.about_unusable(), *mender.notes()]
+    placed.unusable[mender.unusable] = True
     mender.apply()
     return notes
 
@@ -51,6 +51,7 @@ class _OfGpus(Mender):
     """Work on streams."""
 
     correlation = "correlation_id"
+    launch_shape = ("kernel_details",)
 
     def __init__(self, placed: Placed) -> None:
         super().__init__(placed.trace)
@@ -71,6 +72,10 @@ class _OfGpus(Mender):
         lanes = (self._lane_kind == "host") & (self.lane_host == host)
         rows = np.flatnonzero(lanes[self.trace.events.lane])
         return rows[self.trace.arg(self.correlation, rows=rows) > 0]
+
+    def is_kernel(self, rows: Int64s) -> npt.NDArray[np.bool_]:
+        """Whether work has the details of a launch."""
+        return self.trace.text_arg("kernel_details", rows=rows) >= 0
 
     def images(self, host: int) -> Int64s:
         """Steps, ops and programs that a profiler made of the work on streams."""
@@ -122,13 +127,16 @@ class _OfCores(Mender):
             name = self._line_codes(rows) if lines is _STEPS else None
             none = np.full(len(rows), _NEVER, np.int64)
             nothing = np.zeros(0, np.int64)
-            self.replace(
+            self.replace_of_device(
                 rows,
-                durations.of_device(
-                    self.spans(rows, name), self._others_end(host, lines), (nothing, nothing), none
-                ),
+                self.spans(rows, name),
+                self._others_end(host, lines),
+                (nothing, nothing),
+                none,
             )
-        ops = self.work(host)
+        steps = self._rows(host, *_STEPS)
+        self.replace(steps, durations.in_turn(self.spans(steps)))
+        ops = self.measured(self.work(host))
         for lane in np.unique(self.trace.events.lane[ops]).tolist():
             self._ops(ops[self.trace.events.lane[ops] == lane], self._programs(lane))
 

@@ -29,6 +29,17 @@ def steps_without_time(count: int) -> Note:
     return warning("steps_without_time", f"{steps} no time: not shown.")
 
 
+LOST_OPS = (
+    "This profile has runs of programs on the TPU, but none of their ops: they were lost. Record a"
+    " shorter time."
+)
+
+
+def lost_ops() -> Note:
+    """Programs on cores of TPUs whose ops were not recorded."""
+    return warning("lost_ops", LOST_OPS)
+
+
 def eager_calls(count: int) -> Note:
     """Eager ops of which only the calls were recorded."""
     ran, them = f"{count:,} ops ran eagerly, and only their calls were", "them"

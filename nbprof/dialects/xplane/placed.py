@@ -39,8 +39,8 @@ class Placed:
         self.trace = trace
         self.gpu_planes = gpu_planes
         self.lane_kind = trace.lanes["kind"].to_numpy()
-        self.misplaced: Flags = np.zeros(len(trace.events), np.bool_)
-        """bool[events]: work on devices whose time cannot be."""
+        self.unusable: Flags = np.zeros(len(trace.events), np.bool_)
+        """bool[events]: work on devices without a time that can be."""
 
     @cached_property
     def host(self) -> Int32s:
@@ -64,7 +64,7 @@ class Placed:
         """bool[events]: recorded on a GPU, not derived from what was."""
         lanes = self.trace.lanes
         of_lane = (self.lane_kind == "device") & lanes["plane"].isin(self.gpu_planes).to_numpy()
-        return np.asarray(of_lane[self.trace.events.lane] & ~self.misplaced, np.bool_)
+        return np.asarray(of_lane[self.trace.events.lane] & ~self.unusable, np.bool_)
 
     @cached_property
     def groups(self) -> Groups:

@@ -8,7 +8,7 @@ not.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,7 @@ from nbprof.dialects.xplane.compiling import COMPILES, waited
 from nbprof.dialects.xplane.grouping import THREADPOOL_CONTEXT, inherit, match
 from nbprof.dialects.xplane.grouping import group as grouped
 from nbprof.dialects.xplane.placed import Flags, Placed
-from nbprof.dialects.xplane.tpu_work import core_work
+from nbprof.dialects.xplane.tpu_work import core_work, op_rows
 from nbprof.dialects.xplane.waiting import waiting
 from nbprof.dialects.xplane.work_spans import classified
 
@@ -261,7 +261,10 @@ def classify_as_xprof(name: str, shape: str) -> int:
 def work(placed: Placed, activity: act.Activity) -> Work:
     """Spans by step class, of devices and of host threads."""
     steps = placed.program_steps
-    spans = _work(placed, activity, classify, placed.step_group)
+    group = placed.step_group
+    if steps is None:
+        group = _with_cores(placed, activity, group)
+    spans = _work(placed, activity, classify, group)
     if steps is not None:
         spans = steps.split(spans)
         if not steps.complete:
@@ -296,27 +299,44 @@ def _compiled_work(placed: Placed, activity: act.Activity) -> Work:
     The runtime hands most of them to threads of a pool without stating the caller. In XProf such a
     step does nothing meanwhile.
     """
-    marks = activity.markers.take(activity.markers.device < 0)
-    marks = marks.take(np.lexsort((marks.start, marks.host)))
     runs = np.flatnonzero(placed.named(_RUN)[placed.trace.events.name] & placed.on_host)
     rows = np.sort(np.concatenate([xplane_cpu_ops.run_rows(placed), cpu_copies.rows(placed), runs]))
     rows = rows[placed.step_group[rows] < 0]
     copied = cpu_copies.named(placed)
-    if not len(rows) or not len(marks):
-        return Work.empty()
     events = placed.trace.events
-    parts = []
+    parts = [Work.empty()]
+    for host_rows, marks in _marks_at_begin(placed, activity, rows):
+        cls = np.where(copied[events.name[host_rows]], act.HOST_TO_DEVICE, act.HOST_COMPUTE)
+        spans = tables.marked(events, host_rows, placed.host, placed.step_group)
+        end = np.minimum(spans.end, marks.end)
+        parts.append(classified(spans, cls).with_(group=marks.group, end=end))
+    return Work.concat(parts)
+
+
+def _marks_at_begin(
+    placed: Placed, activity: act.Activity, rows: Int64s
+) -> Iterator[tuple[Int64s, Markers]]:
+    """By host: the events that begin in a step marked on it, and the mark of each."""
+    marks = activity.markers.take(activity.markers.device < 0)
+    marks = marks.take(np.lexsort((marks.start, marks.host)))
+    start = placed.trace.events.start
     for host in np.unique(marks.host).tolist():
         of_host = marks.take(marks.host == host)
         host_rows = rows[placed.host[rows] == host]
-        mark = np.searchsorted(of_host.start, events.start[host_rows], side="right") - 1
-        in_mark = (mark >= 0) & (events.start[host_rows] < of_host.end[mark])
-        host_rows, mark = host_rows[in_mark], mark[in_mark]
-        cls = np.where(copied[events.name[host_rows]], act.HOST_TO_DEVICE, act.HOST_COMPUTE)
-        spans = tables.marked(events, host_rows, placed.host, placed.step_group)
-        end = np.minimum(spans.end, of_host.end[mark])
-        parts.append(classified(spans, cls).with_(group=of_host.group[mark], end=end))
-    return Work.concat(parts)
+        mark = np.searchsorted(of_host.start, start[host_rows], side="right") - 1
+        in_mark = (mark >= 0) & (start[host_rows] < of_host.end[mark])
+        yield host_rows[in_mark], of_host.take(mark[in_mark])
+
+
+def _with_cores(placed: Placed, activity: act.Activity, group: Int32s) -> Int32s:
+    """The step of each event; ops of TPU cores are in that at their begin where none states one."""
+    rows = op_rows(placed)
+    if not len(rows) or (group[rows] >= 0).any():
+        return group
+    group = group.copy()
+    for host_rows, marks in _marks_at_begin(placed, activity, rows):
+        group[host_rows] = marks.group
+    return group
 
 
 def work_as_xprof(placed: Placed, activity: act.Activity) -> Work:

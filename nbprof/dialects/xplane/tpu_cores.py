@@ -122,7 +122,7 @@ def _rows(
     line = lanes["line"].astype(str)
     used = ((core == -1) & line.isin(of_tensor)) | ((core >= 0) & line.isin(of_sparse))
     lane = placed.trace.events.lane
-    rows = np.flatnonzero(used.to_numpy(np.bool_)[lane] & ~placed.misplaced)
+    rows = np.flatnonzero(used.to_numpy(np.bool_)[lane] & ~placed.unusable)
     return rows, core[lane[rows]]
 
 

@@ -37,7 +37,7 @@ def _rows(placed: Placed, *lines: str) -> Int64s:
     trace = placed.trace
     lanes = trace.lanes
     chosen = lanes["plane"].isin(core_planes(trace)) & lanes["line"].astype(str).isin(lines)
-    return np.flatnonzero(chosen.to_numpy(np.bool_)[trace.events.lane] & ~placed.misplaced)
+    return np.flatnonzero(chosen.to_numpy(np.bool_)[trace.events.lane] & ~placed.unusable)
 
 
 def _spans(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s]:

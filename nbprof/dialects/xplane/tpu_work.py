@@ -33,15 +33,22 @@ _HOST_MEMORY = "S(5)"
 _HALF = re.compile(r"\b(bf16|f16)\[|half|bfloat16|float16")
 
 
+def op_rows(placed: Placed) -> Int64s:
+    """Ops of TPU cores, ascending."""
+    lanes = placed.trace.lanes
+    core = xplane_tpu.is_core(placed.trace)
+    if not core.any():
+        return np.zeros(0, np.int64)
+    of_lane = core[lanes["plane"].to_numpy(np.int64)] & (lanes["line"].to_numpy() == OPS)
+    return np.flatnonzero(of_lane[placed.trace.events.lane] & ~placed.unusable)
+
+
 def core_work(placed: Placed, group: Int32s) -> Work:
     """Spans of ops of TPU cores by step class, without inner ops; `group` is the step (-1)."""
     trace = placed.trace
-    events, lanes = trace.events, trace.lanes
-    core = xplane_tpu.is_core(trace)
-    if not core.any():
-        return Work.empty()
-    of_lane = core[lanes["plane"].to_numpy(np.int64)] & (lanes["line"].to_numpy() == OPS)
-    rows = np.flatnonzero(of_lane[events.lane] & (group >= 0) & ~placed.misplaced)
+    events = trace.events
+    rows = op_rows(placed)
+    rows = rows[group[rows] >= 0]
     owner, start, end = self_spans(trace, rows)
     code, seen = pd.factorize(events.name[owner])
     if not len(seen):

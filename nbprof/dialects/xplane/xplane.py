@@ -27,6 +27,7 @@ from nbprof.dialects.named_lanes import Lane, fill
 from nbprof.dialects.xplane import corrupt
 from nbprof.dialects.xplane import cpu_ops as xplane_cpu_ops
 from nbprof.dialects.xplane import iterators as xplane_iterators
+from nbprof.dialects.xplane import notes as xplane_notes
 from nbprof.dialects.xplane import steps as xplane_steps
 from nbprof.dialects.xplane import tpu_cores as xplane_tpu_cores
 from nbprof.dialects.xplane import tpu_ops as xplane_tpu_ops
@@ -44,6 +45,8 @@ from nbprof.dialects.xplane.host_ops import (
 from nbprof.dialects.xplane.memory import allocations, has_allocations
 from nbprof.dialects.xplane.named_ranges import ranges
 from nbprof.dialects.xplane.placed import Placed
+from nbprof.dialects.xplane.tpu import is_core
+from nbprof.dialects.xplane.tpu_work import op_rows
 from nbprof.display import wording
 from nbprof.frameworks.framework import Framework
 from nbprof.frameworks.register import JAX, TENSORFLOW, UNKNOWN
@@ -329,6 +332,10 @@ def _missing(placed: Placed, activity: act.Activity) -> dict[str, str]:
 
 def _no_kernels(placed: Placed, activity: act.Activity) -> str:
     """Why there are no GPU kernels; '' if there are some."""
+    if _without_times(placed):
+        return shared_notes.UNUSABLE_TIMES
+    if _lost_ops(placed):
+        return xplane_notes.LOST_OPS
     if lost := _lost_kernels(placed):
         launched = wording.plural(lost, "launch was", "launches were")
         return f"This profile has no GPU kernels, although {launched} recorded: {_LOST}"
@@ -379,9 +386,27 @@ _LOST = (
 )
 
 
+def _without_times(placed: Placed) -> bool:
+    """True if devices worked, and none of their kernels or ops has a time that can be."""
+    if not placed.unusable.any():
+        return False
+    lanes = placed.trace.lanes
+    used = lanes["lane"].isin(placed.trace.events.lane[placed.unusable]).to_numpy(np.bool_)
+    return bool(placed.unusable[used[placed.trace.events.lane]].all())
+
+
+def _lost_ops(placed: Placed) -> bool:
+    """True if cores of TPUs ran programs, and no op of these was recorded."""
+    if "line" not in placed.trace.lanes or len(op_rows(placed)) or placed.unusable.any():
+        return False
+    lanes = placed.trace.lanes
+    of_core = is_core(placed.trace)[lanes["plane"].to_numpy(np.int64)]
+    return bool(lanes.loc[of_core & lanes["line"].eq("XLA Modules"), "events"].any())
+
+
 def _lost_kernels(placed: Placed) -> int:
     """Number of launched kernels and graphs if nothing was recorded on a GPU; else 0."""
-    if placed.on_gpu.any():
+    if placed.on_gpu.any() or placed.unusable.any():
         return 0
     launched = placed.named(*"ch")
     for code in np.flatnonzero(launched).tolist():
@@ -395,8 +420,10 @@ def _traits(placed: Placed) -> set[str]:
         traits.add(act.PYTHON_CALLS)
     if placed.waits_of_iterations:
         traits.add(act.WAITS)
-    if _lost_kernels(placed):
+    if _lost_kernels(placed) or _lost_ops(placed):
         traits.add(act.LOST_KERNELS)
+    if _without_times(placed):
+        traits |= {act.LOST_KERNELS, act.UNUSABLE_TIMES}
     return traits
 
 
@@ -438,9 +465,11 @@ def notes(placed: Placed, activity: act.Activity) -> list[Note]:
     """Notes for the receipt on everything that looks wrong."""
     trace = placed.trace
     lines: list[Note] = []
+    if _lost_ops(placed):
+        lines.append(xplane_notes.lost_ops())
     if lost := _lost_kernels(placed):
         lines.append(shared_notes.lost_kernels(lost, _LOST))
-    elif activity.has_device:
+    elif activity.has_device and not _without_times(placed):
         starts = placed.named(*"CcHhMm")
         for code in np.flatnonzero(starts).tolist():
             starts[code] = bool(_STARTS_WORK.match(trace.names[code]))

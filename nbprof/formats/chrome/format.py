@@ -126,7 +126,7 @@ def _better_beside(trace: Member) -> tuple[Note, ...]:
 
 
 def _framework(path: Path) -> Framework:
-    if ".pt.trace.json" in path.name:
+    if runs.OF_TORCH in path.name:
         return PYTORCH
     return PYTHON if ".py.trace.json" in path.name else UNKNOWN
 

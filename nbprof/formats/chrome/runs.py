@@ -45,6 +45,8 @@ _AXIS = re.compile(
     re.IGNORECASE,
 )
 _TOGETHER_S, _NEAR_S = 1800.0, 60.0
+OF_TORCH = ".pt.trace.json"
+"""In the names of traces of PyTorch, which no other profiler records at the same time."""
 _BESIDE = "perfetto_trace"
 """JAX writes its trace twice: `<host>.trace.json.gz`, and once more under this name."""
 # Ranks write their files of one cycle about together, so only the last runs can still lack one.
@@ -112,9 +114,9 @@ class _Run:
         self.ranks.add(rank.rank)
 
 
-def is_copy(stem: str, hosts: set[str]) -> bool:
+def is_copy(name: str, stem: str, hosts: set[str]) -> bool:
     """Whether a trace is the same recording as one of the hosts beside it."""
-    return stem in hosts or stem == _BESIDE
+    return (stem in hosts or stem == _BESIDE) and OF_TORCH not in name
 
 
 def lacks(stem: str, run: Sequence[str]) -> bool:
@@ -157,7 +159,7 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
     copies = [
         member
         for member in members
-        if (before and (member.kind.exporter or member.stem in stems))
+        if (before and (member.kind.exporter or is_copy(member.file.name, member.stem, stems)))
         or (member.stem == _BESIDE and (before or traces))
     ]
     left_out = {id(copy) for copy in copies}

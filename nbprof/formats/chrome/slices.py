@@ -18,7 +18,7 @@ from nbprof.core.trace import TEXT, Int64s
 from nbprof.formats import notes as shared_notes
 from nbprof.formats.chrome import notes
 from nbprof.formats.chrome.part import GOOD, Part, Rows
-from nbprof.formats.chrome.values import LONGEST_PS
+from nbprof.formats.times import LONGEST_NS, far_from_middle
 
 _HOUR = 3600 * 10**9
 
@@ -71,9 +71,7 @@ def clock(part: Part, used: np.ndarray, receipt: Receipt) -> tuple[int, np.ndarr
             receipt.add(notes.zero_times(int(zero.sum())))
     elif len(rows) > 1 and zero.all():
         receipt.add(notes.all_times_zero())
-    middle = int(np.partition(times, len(times) // 2)[len(times) // 2])
-    week = LONGEST_PS // 1000
-    far = (times > middle + week) | (times < middle - week)
+    far = far_from_middle(times)
     if far.any():
         receipt.skip(shared_notes.FAR_EVENTS, int(far.sum()), key="far_events")
         good[rows[far]] = False
@@ -95,8 +93,7 @@ def complete(part: Part, rows: Int64s, receipt: Receipt) -> tuple[Int64s, Int64s
     if missing:
         receipt.add(notes.no_duration(missing))
     rows = rows[~bad]
-    week = LONGEST_PS // 1000
-    long = part.length.ns[rows] > week
+    long = part.length.ns[rows] > LONGEST_NS
     receipt.skip(shared_notes.LONG_DURATIONS, int(long.sum()), key="long_durations")
     rows = rows[~long]
     negative = part.length.ns[rows] < 0

@@ -34,8 +34,6 @@ _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 
 # A time of 2^63 ns is in the year 2262; what lies beyond is no time.
 FARTHEST_US = 9_200_000_000_000_000
-LONGEST_PS = 7 * 24 * 3600 * 10**12
-"""Longer slices are overflows of a counter."""
 
 Scalar = tuple[int, int | str]
 

@@ -172,7 +172,7 @@ def _fits(data: bytes, offset: int, end: int, shape: _Shape, seen: set[int] | No
     return offset <= end
 
 
-def is_copy(stem: str, hosts: set[str]) -> bool:
+def is_copy(_name: str, stem: str, hosts: set[str]) -> bool:
     """True if a trace is one that XProf exported of a host next to it."""
     return stem in hosts
 

@@ -18,6 +18,7 @@ from nbprof.core.files import Buffer
 from nbprof.core.quiet import silence
 from nbprof.core.trace import Int32s, Int64s
 from nbprof.core.wire import Words, words_of
+from nbprof.formats.times import LONGEST_PS
 from nbprof.formats.xspace import general as xspace_general
 from nbprof.formats.xspace.events import BYTES_TAG, DOUBLE_TAG, INT_TAG, TEXT_TAG, Stats, decode
 from nbprof.formats.xspace.planes import PlaneMessage
@@ -29,8 +30,6 @@ _FEWEST_EVENTS = 1 << 14
 # What has no common shape is decoded together for so many events: it costs a fixed time, and memory
 # until then.
 _WINDOW = 1 << 21
-# Times of 2^62 ps (53 days) from the start or more were never measured.
-MOST_PS = 1 << 62
 _THREADS = min(4, os.cpu_count() or 1)
 # The first bytes are kept: they tell what happened to a file that turns out to be damaged.
 _KEPT = 1 << 22
@@ -331,8 +330,8 @@ def _place(batch: Batch, keep: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.b
         wild = np.repeat([base is None for base in batch.bases], batch.counts)
     # Before and after the base is added, so that the sum cannot go round.
     for column in (start, duration, start):
-        if int(column.max()) >= MOST_PS or int(column.min()) <= -MOST_PS:
-            beyond = (column >= MOST_PS) | (column <= -MOST_PS)
+        if int(column.max()) > LONGEST_PS or int(column.min()) < -LONGEST_PS:
+            beyond = (column > LONGEST_PS) | (column < -LONGEST_PS)
             wild = beyond if wild is None else wild | beyond
         if column is duration:
             start += base

@@ -7,36 +7,27 @@ from collections.abc import Sequence
 from nbprof.core.receipt import Note, info, warning
 from nbprof.display.wording import plural
 
-DISTANT_TIMES = "have times beyond 53 days: damaged, left out."
+DISTANT_TIMES = "have times more than a week from the start: damaged, left out."
 _MOST_PLANES = 4
 
 
 def in_planes(planes: Sequence[str]) -> str:
-    """Names of planes, the first few of them."""
+    """The words `in P, Q`: the first few planes."""
     text = ", ".join(planes[:_MOST_PLANES])
     if len(planes) > _MOST_PLANES:
         text += f" and {len(planes) - _MOST_PLANES:,} more"
-    return text
+    return f"in {text}"
 
 
-def distant_times(planes: Sequence[str]) -> str:
+def distant_times(where: str) -> str:
     """Why events are skipped."""
-    return f"in {in_planes(planes)} {DISTANT_TIMES}"
+    return f"{where} {DISTANT_TIMES}"
 
 
-def negative_durations(planes: Sequence[str], count: int) -> Note:
-    return warning(
-        "negative_durations",
-        f"{plural(count, 'event')} in {in_planes(planes)} end before they start; their duration is"
-        " treated as 0.",
-    )
-
-
-def unnamed_events(planes: Sequence[str], count: int) -> Note:
+def unnamed_events(where: str, count: int) -> Note:
     return warning(
         "unnamed_events",
-        f"{plural(count, 'event')} in {in_planes(planes)} have no name there; they are shown by"
-        " number.",
+        f"{plural(count, 'event')} {where} have no name there; they are shown by number.",
     )
 
 
@@ -80,7 +71,7 @@ def valueless_stats(count: int) -> Note:
 def clock_far_ahead(host: str) -> Note:
     return warning(
         "clock_far_ahead",
-        f"The clock of {host} is more than 53 days ahead; its times are relative to its own start.",
+        f"The clock of {host} is more than a week ahead; its times are relative to its own start.",
     )
 
 

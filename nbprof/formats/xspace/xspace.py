@@ -27,9 +27,11 @@ from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, Buffer, SourceFile
 from nbprof.core.receipt import Cut, Receipt
 from nbprof.core.trace import Events, Int32s, Int64s, Module, Plane, Trace
+from nbprof.formats import notes as shared_notes
+from nbprof.formats.times import LONGEST_PS, far_from_middle
 from nbprof.formats.xspace import batches as xspace_batches
 from nbprof.formats.xspace import notes
-from nbprof.formats.xspace.batches import MOST_PS, Batch
+from nbprof.formats.xspace.batches import Batch
 from nbprof.formats.xspace.columns import Blobs, LazyArgs, sorted_order
 from nbprof.formats.xspace.format import EMPTY
 from nbprof.formats.xspace.names import program_idents
@@ -49,7 +51,6 @@ _UPTIME_NS = 4 * 10**15
 _MOST_STRANGE = 16
 # Errors of the profiler, and names of planes in a line, that the receipt repeats.
 _MOST_NOTES = 20
-_ODD = {"negative": notes.negative_durations, "unnamed": notes.unnamed_events}
 _DAMAGED = (
     "The file is damaged, or was truncated while it was written or copied: record or copy it again."
 )
@@ -520,11 +521,13 @@ class _Builder:
         self.receipt.events = self.events
         for label, planes in self.odd.items():
             count = sum(planes.values())
+            where = notes.in_planes(list(planes))
             if label == "distant":
-                reason = notes.distant_times(list(planes))
-                self.receipt.skip(reason, count, key="distant_times")
+                self.receipt.skip(notes.distant_times(where), count, key="distant_times")
+            elif label == "negative":
+                self.receipt.add(shared_notes.negative_durations(count, where))
             else:
-                self.receipt.add(_ODD[label](list(planes), count))
+                self.receipt.add(notes.unnamed_events(where, count))
         if self.aggregated:
             self.receipt.add(notes.aggregated_events(len(self.aggregated)))
         if self.valueless:
@@ -573,7 +576,7 @@ class _Builder:
             late = lates[part.file]
             if not late:
                 continue
-            if late >= MOST_PS:
+            if late > LONGEST_PS:
                 self.receipt.add(notes.clock_far_ahead(self.hosts[part.file]))
                 continue
             index = 0
@@ -582,7 +585,7 @@ class _Builder:
                     part.start[index : index + count] += late
                 index += count
         first = self._from_first(epoch)
-        return first[0], [(late if late < MOST_PS else 0) - first[1] for late in lates]
+        return first[0], [(late if late <= LONGEST_PS else 0) - first[1] for late in lates]
 
     def _from_first(self, epoch: int) -> tuple[int, int]:
         """Where an event began before the clock did, times count from that event; returns the zero,
@@ -590,7 +593,7 @@ class _Builder:
         """
         starts = [part.start for part in self.parts if len(part.start)]
         low = min((int(start.min()) for start in starts), default=0)
-        if low >= 0 or max(int(start.max()) for start in starts) - low >= MOST_PS:
+        if low >= 0 or max(int(start.max()) for start in starts) - low > LONGEST_PS:
             return epoch, 0
         for start in starts:
             start -= low
@@ -642,14 +645,18 @@ def _clock_of(stamps: set[int]) -> _Clock:
     made times relative.
     """
     absolute = EPOCH_NS if max(stamps, default=0) >= EPOCH_NS else _UPTIME_NS
-    return min((stamp for stamp in stamps if stamp >= absolute), default=0), absolute
+    known = np.array([stamp for stamp in stamps if stamp >= absolute], np.int64)
+    if not len(known):
+        return 0, absolute
+    # A line whose stamp is damaged does not place all others.
+    return int(known[~far_from_middle(known)].min()), absolute
 
 
 def _base(stamp: int, clock: _Clock) -> int | None:
     """What the offsets of a line count from, ps; None where that cannot be."""
     epoch, absolute = clock
     base = (stamp - (epoch if stamp >= absolute else 0)) * 1000
-    return base if abs(base) < MOST_PS else None
+    return base if abs(base) <= LONGEST_PS else None
 
 
 def _joined(parts: list[Any], dtype: type) -> Any:

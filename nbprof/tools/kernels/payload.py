@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import LOST_KERNELS
 from nbprof.activity.unit import Unit
 from nbprof.analysis import kernels as analysis
 from nbprof.display import wording
@@ -295,7 +294,7 @@ def _empty(run: Run) -> Empty:
             title="No GPU kernels in this run",
             text=run.missing.get("kernels", "The devices of this profile are not GPUs."),
         )
-    if LOST_KERNELS in run.activity.traits and "kernels" in run.missing:
+    if run.activity.lost_kernels:
         return Empty(title="No GPU kernels in this run", text=run.missing["kernels"])
     if has_device(run):
         if "kernels" in run.missing and chip(run) == "NPU":
