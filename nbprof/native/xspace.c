@@ -24,6 +24,9 @@ typedef struct {
 /* The stats that begin with the same bytes: an id, and the tag of a value. */
 typedef struct {
     uint64_t ident;
+    uint64_t head; /* the first eight of these bytes; `mask` is without those behind them */
+    uint64_t mask;
+    int64_t length;
     int32_t tag;
     int32_t next; /* the group of the stat that followed one of this the last time; -1: none has */
 } Group;
@@ -65,10 +68,28 @@ static int32_t number_of(Batch *batch, NameTable *table, int64_t start, int64_t 
 }
 
 /* Whether a stat's id and tag, the bytes from `pos` on, are those of a group. */
-static bool is_group(const Batch *batch, int32_t number, int64_t pos, int64_t end) {
-    const Name *head = &batch->heads.names.items[number];
-    return head->length <= end - pos &&
-           memcmp(batch->data + pos, batch->data + head->start, (size_t)head->length) == 0;
+static inline bool is_group(const Batch *batch, int32_t number, int64_t pos, int64_t end) {
+    const Group *group = &batch->groups.items[number];
+    if (group->length > end - pos) return false;
+    if (group->length <= (int64_t)sizeof group->head &&
+        batch->length - pos >= (int64_t)sizeof group->head) {
+        /* Nearly always. One comparison, where a call would take most of the time. */
+        uint64_t head;
+        memcpy(&head, batch->data + pos, sizeof head);
+        return ((head ^ group->head) & group->mask) == 0;
+    }
+    const Name *name = &batch->heads.names.items[number];
+    return memcmp(batch->data + pos, batch->data + name->start, (size_t)group->length) == 0;
+}
+
+/* A group, by where the bytes that it begins with are. */
+static Group group_of(const Batch *batch, uint64_t ident, int64_t start, int64_t end) {
+    Group group = {.ident = ident, .length = end - start, .tag = batch->data[end - 1], .next = -1};
+    size_t size = (size_t)group.length;
+    if (size > sizeof group.head) size = sizeof group.head;
+    memcpy(&group.head, batch->data + start, size);
+    memset(&group.mask, 0xFF, size);
+    return group;
 }
 
 static int64_t find_group(Batch *batch, int64_t pos, int64_t end, int32_t *number) {
@@ -82,7 +103,7 @@ static int64_t find_group(Batch *batch, int64_t pos, int64_t end, int32_t *numbe
             batch->no_memory = true;
             return NOT_PLAIN;
         }
-        batch->groups.items[batch->groups.count++] = (Group){ident, batch->data[tag], -1};
+        batch->groups.items[batch->groups.count++] = group_of(batch, ident, pos, tag + 1);
     }
     return tag + 1;
 }
@@ -93,7 +114,7 @@ static int64_t read_group(Batch *batch, int64_t pos, int64_t end, int32_t *numbe
     int32_t previous = batch->previous_group;
     *number = previous < 0 ? -1 : batch->groups.items[previous].next;
     if (*number >= 0 && is_group(batch, *number, pos, end)) {
-        pos += batch->heads.names.items[*number].length;
+        pos += batch->groups.items[*number].length;
     } else {
         pos = find_group(batch, pos, end, number);
         if (pos < 0) return NOT_PLAIN;

@@ -165,7 +165,8 @@ def _decode(buffer: Buffer, batch: Batch) -> Int64s:
         return np.arange(count)
     events, stats = native.read(buffer.array, buffer.size, batch.starts)
     batch.meta, batch.start, batch.duration = events.meta, events.offset, events.duration
-    batch.texts = [bytes(buffer.data[a:b]) for a, b in stats.text.tolist()]
+    data = buffer.data
+    batch.texts = [bytes(data[a:b]) for a, b in stats.text.tolist()]
     edges = stats.edges.tolist()
     for group, (ident, tag) in enumerate(
         zip(stats.ident.tolist(), stats.tag.tolist(), strict=True)

@@ -27,6 +27,7 @@ from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, Buffer, SourceFile
 from nbprof.core.receipt import Cut, Receipt
 from nbprof.core.trace import Events, Int32s, Int64s, Module, Plane, Trace
+from nbprof.formats.notes import native_reader_missing
 from nbprof.formats.xspace import batches as xspace_batches
 from nbprof.formats.xspace import notes
 from nbprof.formats.xspace.batches import MOST_PS, Batch
@@ -38,6 +39,7 @@ from nbprof.formats.xspace.riegeli import SIGNATURE
 from nbprof.formats.xspace.riegeli.chunks import Damage
 from nbprof.formats.xspace.riegeli.records import records
 from nbprof.formats.xspace.texts import Strings
+from nbprof.native import library
 
 # A line's time stamp from here on is nanoseconds since 1970 (the year 2001); below it is relative
 # to the start of the profile.
@@ -518,6 +520,9 @@ class _Builder:
         self._lanes_by_plane()
         events = self._sorted()
         self.receipt.events = self.events
+        native = library.load()
+        if native.library is None:
+            self.receipt.add(native_reader_missing("XSpace files", 8, native.reason))
         for label, planes in self.odd.items():
             count = sum(planes.values())
             if label == "distant":
