@@ -191,6 +191,7 @@ def _add(buffer: Buffer, batch: Batch, rows: Int64s) -> npt.NDArray[np.bool_] | 
     stats = events.stats
     batch.hidden += [bytes(data[a:b]) for a, b in stats.hidden]
     batch.valueless = int(np.count_nonzero(stats.tag == 0))
+    codes = {text: code for code, text in enumerate(batch.texts)}
     order = np.lexsort((stats.tag, stats.ident))
     ident, tag = stats.ident[order], stats.tag[order]
     edges = np.flatnonzero((np.diff(ident) != 0) | (np.diff(tag) != 0)) + 1
@@ -200,12 +201,12 @@ def _add(buffer: Buffer, batch: Batch, rows: Int64s) -> npt.NDArray[np.bool_] | 
             continue
         numbers = stats.value[index].view(np.uint64)
         if kind in (TEXT_TAG, BYTES_TAG):
-            first = len(batch.texts)
             places = zip(stats.value[index].tolist(), stats.end[index].tolist(), strict=True)
-            batch.texts += [bytes(data[a:b]) for a, b in places]
-            numbers = np.arange(first, len(batch.texts), dtype=np.uint64)
+            texts = [bytes(data[a:b]) for a, b in places]
+            numbers = np.array([codes.setdefault(text, len(codes)) for text in texts], np.uint64)
         row = rows[stats.owner[index]].astype(np.uint16)
         batch.values.append(Values(number, kind, row, _narrow(kind, numbers)))
+    batch.texts = list(codes)
     counted = np.flatnonzero(events.has_count)
     if not len(counted):
         return None
@@ -285,14 +286,14 @@ def _drop(batch: Batch, keep: npt.NDArray[np.bool_]) -> None:
 
 
 def _ordered(values: list[Values], count: int) -> list[Values]:
-    """One entry for each stat and type, its rows ascending; rows of one event stay in the order of
-    the file.
+    """One entry for each stat and type, in their order, its rows ascending; rows of one event stay
+    in the order of the file.
     """
     groups: dict[tuple[int, int], list[Values]] = {}
     for item in values:
         groups.setdefault((item.ident, item.tag), []).append(item)
     parts = []
-    for (ident, tag), items in groups.items():
+    for (ident, tag), items in sorted(groups.items(), key=lambda group: group[0]):
         row = items[0].row if len(items) == 1 else np.concatenate([v.row for v in items])
         value = items[0].value if len(items) == 1 else np.concatenate([v.value for v in items])
         if len(items) > 1:
