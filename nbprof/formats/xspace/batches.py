@@ -195,7 +195,8 @@ def _add(buffer: Buffer, batch: Batch, rows: Int64s) -> npt.NDArray[np.bool_] | 
     order = np.lexsort((stats.tag, stats.ident))
     ident, tag = stats.ident[order], stats.tag[order]
     edges = np.flatnonzero((np.diff(ident) != 0) | (np.diff(tag) != 0)) + 1
-    for index in np.split(order, edges) if len(order) else []:
+    groups = np.split(order, edges) if len(order) else []
+    for index in sorted(groups, key=lambda group: int(group[0])):
         number, kind = int(stats.ident[index[0]]), int(stats.tag[index[0]])
         if not kind:
             continue
@@ -286,14 +287,15 @@ def _drop(batch: Batch, keep: npt.NDArray[np.bool_]) -> None:
 
 
 def _ordered(values: list[Values], count: int) -> list[Values]:
-    """One entry for each stat and type, in their order, its rows ascending; rows of one event stay
-    in the order of the file.
+    """One entry for each stat and type, in the order in which events have them first, its rows
+    ascending; rows of one event stay in the order of the file.
     """
     groups: dict[tuple[int, int], list[Values]] = {}
-    for item in values:
+    # Where two readers gave some, each of an event's stats are from one of them, in order.
+    for item in sorted(values, key=lambda item: int(item.row[0]) if len(item.row) else count):
         groups.setdefault((item.ident, item.tag), []).append(item)
     parts = []
-    for (ident, tag), items in sorted(groups.items(), key=lambda group: group[0]):
+    for (ident, tag), items in groups.items():
         row = items[0].row if len(items) == 1 else np.concatenate([v.row for v in items])
         value = items[0].value if len(items) == 1 else np.concatenate([v.value for v in items])
         if len(items) > 1:
