@@ -42,9 +42,8 @@ def parents(lane: Int32s, start: Int64s, duration: Int64s, slack: int) -> Int32s
     assert len(lane) == len(start) == len(duration)
     lane, start, duration = _as(lane, np.int32), _as(start, np.int64), _as(duration, np.int64)
     result = np.empty(len(start), np.int32)
-    _functions().parents(
-        *map(_address, (lane, start, duration)), len(start), slack, _address(result)
-    )
+    events = (_address(lane), _address(start), _address(duration), len(start))
+    _functions().parents(*events, slack, _address(result))
     return result
 
 

@@ -57,4 +57,32 @@ static inline int64_t read_length(const uint8_t *data, int64_t pos, int64_t end,
 NBPROF_API int64_t nbprof_wire_messages(const uint8_t *data, int64_t pos, int64_t end, uint8_t tag,
                                         int64_t *starts, int64_t room, int64_t *count);
 
+/* Tags below this one are plain: those of fields with numbers below 128. */
+enum { MOST_TAGS = 1 << 10 };
+
+typedef struct Fields Fields;
+
+typedef struct {
+    int64_t rows;
+    int32_t status; /* STATUS_UNEVEN where a field is not plain */
+} WireSizes;
+
+/* The caller's arrays. Rows are sorted by tag: those of tag t are edges[t] to edges[t + 1], message
+ * by message and in the order of their bytes. */
+typedef struct {
+    int64_t *edges;   /* [MOST_TAGS + 2]; the last one is not used */
+    int64_t *message; /* [rows] */
+    int64_t *value;   /* [rows]: a number, or where the content begins */
+    int64_t *end;     /* [rows]: the byte behind the field */
+} WireColumns;
+
+/* Reads all fields of messages by where their contents begin and end. NULL where there is no memory
+ * for it. The data is not kept; the result is to be freed. */
+NBPROF_API Fields *nbprof_wire_fields(const uint8_t *data, int64_t length, const int64_t *starts,
+                                      const int64_t *ends, int64_t count, WireSizes *sizes);
+
+NBPROF_API void nbprof_wire_columns(const Fields *fields, const WireColumns *out);
+
+NBPROF_API void nbprof_wire_free(Fields *fields);
+
 #endif

@@ -130,6 +130,40 @@ static bool read_events(const uint8_t *data, int64_t length, const int64_t *star
     return sizes.left == 0;
 }
 
+/* All fields of the messages that some places are said to begin and end at. */
+static void read_fields(const uint8_t *data, int64_t length, const int64_t *starts,
+                        const int64_t *ends, int64_t count) {
+    WireSizes sizes;
+    Fields *fields = nbprof_wire_fields(data, length, starts, ends, count, &sizes);
+    check(fields != NULL && sizes.status != STATUS_NO_MEMORY, "no memory");
+    size_t size = (size_t)sizes.rows * sizeof(int64_t);
+    WireColumns out = {.edges = room((MOST_TAGS + 2) * sizeof(int64_t)),
+                       .message = room(size),
+                       .value = room(size),
+                       .end = room(size)};
+    nbprof_wire_columns(fields, &out);
+    check(out.edges[8] == 0 && out.edges[MOST_TAGS] == sizes.rows, "rows of no tag");
+    for (int64_t t = 8; t < MOST_TAGS; t++) {
+        check(out.edges[t] <= out.edges[t + 1], "edges that fall");
+        for (int64_t i = out.edges[t]; i < out.edges[t + 1]; i++) {
+            int64_t message = out.message[i];
+            check(message >= 0 && message < count, "a field of no message");
+            check(out.end[i] > starts[message] && out.end[i] <= ends[message], "an end outside");
+            bool is_place = (t & 7) != 0;
+            check(!is_place || (out.value[i] > starts[message] && out.value[i] <= out.end[i]),
+                  "a content outside of its message");
+            bool is_first = i == out.edges[t] || out.message[i - 1] < message;
+            check(is_first || (out.message[i - 1] == message && out.end[i - 1] < out.end[i]),
+                  "rows out of order");
+        }
+    }
+    nbprof_wire_free(fields);
+    free(out.edges);
+    free(out.message);
+    free(out.value);
+    free(out.end);
+}
+
 /* Makes a message, and those in it, end where the data does: nothing would be read of one that is
  * cut off otherwise, least of all up to the last byte. */
 static void fit(uint8_t *data, int64_t pos, int64_t end) {
@@ -160,6 +194,18 @@ static bool read_line(const Text *text) {
     int64_t strange[STRANGE];
     for (size_t i = 0; i < STRANGE; i++) strange[i] = (int64_t)drawn(text->size + 8) - 4;
     read_events(data, length, strange, STRANGE);
+    int64_t ends[STRANGE] = {length, length + (int64_t)drawn(3) - 1, (int64_t)drawn(text->size + 1),
+                             length};
+    strange[0] = 0;
+    read_fields(data, length, strange, ends, STRANGE);
+    int64_t first = 0, end = length;
+    read_fields(data, length, &first, &end, 1);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t content, size;
+        content = read_length(data, starts[i] + 1, length, &size);
+        end = content + size;
+        read_fields(data, length, &content, &end, 1);
+    }
     free(starts);
     free(data);
     return even;
