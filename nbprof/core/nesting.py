@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nbprof.core.runs import rows_by_value
+from nbprof.native import library
+from nbprof.native import nesting as native
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -19,10 +21,7 @@ def parents(lane: Int32s, start: Int64s, duration: Int64s, slack: int = 0) -> In
     """The innermost event of the same lane that includes each event (closed intervals), or -1.
 
     Events are sorted by (lane, start, -duration), so that is the nearest event before it that ends
-    no earlier. Many events are walked at once: everything between an event and its candidate ends
-    before the event does, and so does everything between a candidate that is too short and *its*
-    candidate, which is the next one to try. Distances double in each round. The walk goes by chunks
-    that a processor's cache holds; a candidate in an earlier chunk has its parent already.
+    no earlier.
 
     Parameters
     ----------
@@ -30,6 +29,19 @@ def parents(lane: Int32s, start: Int64s, duration: Int64s, slack: int = 0) -> In
     start, duration : int64[n]
     slack : int
         Time that an event may run past the one that includes it, at most half of its duration.
+    """
+    if library.load().library is not None:
+        return native.parents(lane, start, duration, slack)
+    return _parents(lane, start, duration, slack)
+
+
+def _parents(lane: Int32s, start: Int64s, duration: Int64s, slack: int) -> Int32s:
+    """`parents` without the library.
+
+    Many events are walked at once: everything between an event and its candidate ends before the
+    event does, and so does everything between a candidate that is too short and *its* candidate,
+    which is the next one to try. Distances double in each round. The walk goes by chunks that a
+    processor's cache holds; a candidate in an earlier chunk has its parent already.
     """
     count = len(start)
     candidate = np.arange(-1, count - 1, dtype=np.int32)
@@ -57,7 +69,11 @@ def parents(lane: Int32s, start: Int64s, duration: Int64s, slack: int = 0) -> In
 
 
 def depths(parent: Int32s) -> npt.NDArray[np.uint16]:
-    """Number of events around each event, at most 65,535."""
+    """Number of events around each event, at most 65,535; parents come before what is in them."""
+    return _depths(parent) if library.load().library is None else native.depths(parent)
+
+
+def _depths(parent: Int32s) -> npt.NDArray[np.uint16]:
     depth = (parent >= 0).astype(np.int32)
     above = parent.copy()
     for first in range(0, len(parent), _CHUNK):
@@ -92,6 +108,8 @@ def inherit(parent: Int32s, values: npt.NDArray[Any]) -> None:
 
 def self_times(parent: Int32s, duration: Int64s) -> Int64s:
     """Each event's duration less that of the events directly in it, in the unit of `duration`."""
+    if library.load().library is not None:
+        return native.self_times(parent, duration)
     inner = np.zeros(len(duration), np.int64)
     has = np.flatnonzero(parent >= 0)
     np.add.at(inner, parent[has], duration[has])

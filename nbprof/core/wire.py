@@ -1,7 +1,8 @@
 """The protobuf wire format as numpy columns.
 
-Many messages of one kind are walked in lockstep: one numpy call reads the next field of every
-message that still has one, so the cost is a few calls per *field*, not per message. Every length is
+Many messages of one kind are read by the compiled reader (`native/wire.c`). What that does not read
+is walked in lockstep: one numpy call reads the next field of every message that still has one, so
+the cost is a few calls per *field*, not per message. Every length is
 checked against the message around it; a wrong one raises `ReadError` with its byte. The rules are
 those of protobuf's parser (upb): tags and lengths have at most five bytes, numbers at most ten, and
 groups, which are obsolete, are skipped, nested up to 100 deep.
@@ -19,6 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nbprof.core.errors import ReadError
+from nbprof.native import library
+from nbprof.native import wire as native
 
 Int64s = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -352,8 +355,8 @@ class Field:
 def columns(buf: Bytes, start: Int64s, end: Int64s, depth: int = 0) -> list[Field]:
     """All fields of many messages, grouped by field number and wire type. Groups are skipped.
 
-    Within a group the rows are in the order of the rounds: a message's own fields keep their order,
-    different messages interleave. Sort by `message` (stable) to have them message by message.
+    Within a group a message's own fields keep their order, different messages may interleave. Sort
+    by `message` (stable) to have them message by message.
 
     Parameters
     ----------
@@ -368,6 +371,15 @@ def columns(buf: Bytes, start: Int64s, end: Int64s, depth: int = 0) -> list[Fiel
     ReadError
         A tag or length that does not fit its message.
     """
+    if library.load().library is not None:
+        found = native.columns(buf, start, end)
+        if found is not None:
+            return [Field(c.tag >> 3, c.tag & 7, c.message, c.value, c.end) for c in found]
+    return _in_lockstep(buf, start, end, depth)
+
+
+def _in_lockstep(buf: Bytes, start: Int64s, end: Int64s, depth: int) -> list[Field]:
+    """`columns` of whatever the format allows, and where the compiled reader is missing."""
     rounds_of: dict[tuple[int, int], list[tuple[Int64s, Int64s, Int64s]]] = {}
     message = np.flatnonzero(start < end).astype(np.int64)
     pos = start[message].astype(np.int64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from nbprof.core.receipt import Note, warning
+from nbprof.core.receipt import Note, info, warning
 
 LONG_DURATIONS = "left out: duration of more than a week (an overflow of the profiler's counter)."
 FAR_EVENTS = "left out: more than a week away from the rest of the trace."
@@ -18,6 +18,15 @@ def negative_durations(count: int, where: str = "") -> Note:
     return warning(
         "negative_durations",
         f"Events{where} that end before they start, treated as having zero duration: {count:,}.",
+    )
+
+
+def native_reader_missing(files: str, times: int, reason: str) -> Note:
+    return info(
+        "native_reader_missing",
+        f"{files} are read about {times} times more slowly than usual, because nbprof's compiled"
+        f" reader is missing: {reason}. Reinstall nbprof from a wheel for this platform, or with"
+        " a C compiler on the PATH.",
     )
 
 

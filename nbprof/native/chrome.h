@@ -16,8 +16,6 @@
 
 typedef struct Scan Scan;
 
-enum { STATUS_OK = 0, STATUS_UNEVEN = 1, STATUS_NO_MEMORY = 2 };
-
 /* How many there are of each, which is what the caller makes room for; `end` is the byte behind the
  * last event, or behind the bracket that closes the list if `closed`. */
 typedef struct {

@@ -23,7 +23,7 @@ from nbprof.core.errors import ReadError
 from nbprof.formats.chrome import bytes as chrome_bytes
 from nbprof.formats.chrome import document as chrome_document
 from nbprof.formats.xspace import batches as xspace_batches
-from nbprof.formats.xspace import split as xspace_split
+from nbprof.native import wire as native_wire
 from nbprof.profiles.load import load
 from nbprof.profiles.profile import Profile
 from nbprof.tools.memory.payload import sample
@@ -389,15 +389,9 @@ def test_threads_and_batches_of_the_reader_change_nothing(made, threads, sizes):
     plain = frames(made.profile())
     with (
         mock.patch.multiple(
-            xspace_batches,
-            _THREADS=threads,
-            _FEWEST_EVENTS=sizes[0],
-            MOST_EVENTS=sizes[1],
-            _WINDOW=8,
+            xspace_batches, _THREADS=threads, _FEWEST_EVENTS=sizes[0], MOST_EVENTS=sizes[1]
         ),
-        mock.patch.multiple(
-            xspace_split, _ALONE=200, _TOGETHER=400, _SEGMENT=300, _EVENT=0, _WINDOW=64
-        ),
+        mock.patch.object(native_wire, "_ROOM", 5),
     ):
         equal(plain, frames(made.profile()))
 

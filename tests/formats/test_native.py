@@ -1,4 +1,4 @@
-"""The compiled reader: how it is built and loaded, and that what reads instead reads the same."""
+"""The compiled readers: how they are built and loaded, and that what reads instead reads the same."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile
+from nbprof.core.trace import BYTES, TEXT
 from nbprof.formats.chrome import chrome
+from nbprof.formats.xspace import xspace
 from nbprof.native import chrome as native
 from nbprof.native import compile as native_compile
 from nbprof.native import library
+from tests.fuzz import formats
 from tests.support.chrome import compact, complete, kineto, read, slices_of
 from tests.support.profiles import needed
 
@@ -126,6 +130,60 @@ def test_recordings_without_the_library(name, without_library):
     notes = found.receipt.notes.set_index("key")
     assert notes.loc["native_reader_missing", "level"] == "info"
     assert "it was left out" in notes.loc["native_reader_missing", "text"]
+
+
+def told(trace):
+    """All that a trace of an XSpace tells, without the numbers of texts, which follow the order in
+    which they were read.
+    """
+    events = trace.events
+    args = {}
+    for name, column in trace.args.items():
+        values = column.values.tolist()
+        for row, kind in enumerate(column.kinds.tolist()):
+            if kind in (TEXT, BYTES):
+                values[row] = (trace.strings if kind == TEXT else trace.blobs)[values[row]]
+        args[name] = (column.event.tolist(), column.kinds.tolist(), values)
+    notes = trace.receipt.notes
+    return {
+        "events": np.stack([events.lane, events.name, events.start, events.duration]).tolist(),
+        "names": [trace.names.tolist(), trace.display.tolist()],
+        "lanes": trace.lanes.to_dict("list"),
+        "aggregated": trace.aggregated.to_dict("list"),
+        "args": args,
+        "name_args": trace.name_args,
+        "receipt": (trace.receipt.events, trace.receipt.dropped),
+        "notes": notes["text"][notes["key"] != "native_reader_missing"].tolist(),
+    }
+
+
+def read_or_refused(path):
+    try:
+        return told(xspace.read([LocalFile(path)]))
+    except ReadError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("number", range(60))
+def test_damaged_xspaces_without_the_library(number, tmp_path, without_library):
+    path = tmp_path / "host.xplane.pb"
+    (data,) = formats.draw("xspace", 3, number).values()
+    path.write_bytes(data)
+    expected = read_or_refused(path)
+    without_library()
+    assert read_or_refused(path) == expected
+
+
+@pytest.mark.parametrize("path", sorted(DATA.glob("xspace/*.pb")), ids=lambda path: path.name)
+def test_xspaces_without_the_library(path, without_library):
+    expected = xspace.read([LocalFile(path)])
+    assert "native_reader_missing" not in set(expected.receipt.notes["key"])
+    without_library()
+    found = xspace.read([LocalFile(path)])
+    assert told(found) == told(expected)
+    notes = found.receipt.notes.set_index("key")
+    assert notes.loc["native_reader_missing", "level"] == "info"
+    assert "XSpace files" in notes.loc["native_reader_missing", "text"]
 
 
 def test_texts_and_keys_are_numbered_in_the_order_of_their_first_places():

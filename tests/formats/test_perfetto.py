@@ -584,7 +584,7 @@ def test_layouts_lockstep_and_one_by_one_read_the_same(
     rng = Random(seed)
     data = Story.random(rng, 700).perfetto(rng, interned=rng.random() < 0.5)
     buf = wire.buffer(data)
-    (starts,), _ = event_starts(buf, [(0, len(data))], 0x0A, None)
+    (starts,), _ = event_starts(buf, [(0, len(data))], 0x0A)
     start, end = spans(buf, starts)
     # Some that are not valid, each in its own way.
     for at in rng.sample(range(len(start)), 25):

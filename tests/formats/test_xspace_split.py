@@ -1,4 +1,4 @@
-"""Events found by following chains from guesses are those that a walk from the front finds."""
+"""The compiled reader finds the events of lines that a walk in Python finds."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from nbprof.core import wire
 from nbprof.core.errors import ReadError
 from nbprof.formats.xspace import split as xspace_split
+from nbprof.native import wire as native_wire
 from tests.support.xspace import chunk, number
 
 CHANCE = random.Random(0)
@@ -20,18 +21,6 @@ STATS = [
     for _ in range(6000)
 ]
 ENDS = list(itertools.accumulate(map(len, STATS)))
-
-
-@pytest.fixture(autouse=True)
-def _short_segments(monkeypatch):
-    for name, value in (
-        ("_ALONE", 200),
-        ("_TOGETHER", 400),
-        ("_SEGMENT", 300),
-        ("_EVENT", 0),
-        ("_WINDOW", 64),
-    ):
-        monkeypatch.setattr(xspace_split, name, value)
 
 
 def event(chance, length):
@@ -75,7 +64,8 @@ def walked(data, base):
     ids=["short", "mixed", "two bytes", "three bytes"],
 )
 @pytest.mark.parametrize("seed", range(6))
-def test_chains_find_what_a_walk_finds(seed, lengths):
+def test_events_are_those_that_a_walk_finds(seed, lengths, monkeypatch):
+    monkeypatch.setattr(native_wire, "_ROOM", 7)
     lines = [line(seed * 10 + i, lengths) for i in range(4)]
     data = b"head" + b"between".join(lines) + b"tail"
     places, at = [], 4
@@ -91,16 +81,28 @@ def test_chains_find_what_a_walk_finds(seed, lengths):
             assert wire.read_field(data, tag, stop) == (4, wire.LENGTH, a, b)
 
 
-def test_nearly_all_events_come_from_chains(monkeypatch):
+def test_events_are_not_read_one_by_one_in_python(monkeypatch):
     data = b"".join(chunk(4, event(random.Random(i), 45)) for i in range(2000))
     alone: list[int] = []
     read = wire.read_field
     monkeypatch.setattr(wire, "read_field", lambda *args: alone.append(args[1]) or read(*args))
-    chains = xspace_split._Chains(wire.buffer(data), [(0, len(data))])
-    assert len(chains.stitch(0, len(data), [])) == 2000
-    assert len(chains.guesses) > 100
-    assert chains.first[-1] >= 1990
+    ((starts,), _) = xspace_split.event_starts(wire.buffer(data), [(0, len(data))])
+    assert len(starts) == 2000
     assert not alone
+
+
+@pytest.mark.parametrize("tag", [b"\xa2\x00", b"\xa2\x80\x80\x80\x00"])
+def test_a_tag_that_is_longer_than_it_needs_to_be(tag):
+    plain = chunk(4, number(1, 3))
+    data = plain + tag + plain[1:] + plain
+    buf = wire.buffer(data)
+    (starts,), (others,) = xspace_split.event_starts(buf, [(0, len(data))])
+    assert (starts.tolist(), others) == walked(data, 0)
+    assert starts.tolist() == [0, 4, len(data) - 4]
+    content, end = xspace_split.spans(buf, starts)
+    assert [data[a:b] for a, b in zip(content.tolist(), end.tolist(), strict=True)] == [
+        plain[2:]
+    ] * 3
 
 
 @pytest.mark.parametrize("cut", range(1, 60))
@@ -118,9 +120,7 @@ def test_an_event_that_runs_over_its_line_is_an_error_at_its_byte(cut):
     assert last <= caught.value.offset <= stop
 
 
-def test_lengths_that_lead_astray_end_in_the_same_error():
-    # Every segment looks like events, none of them is: the true chain is a single field over
-    # everything.
+def test_what_looks_like_events_within_another_field_is_none():
     inside = chunk(4, number(1, 1) + number(2, 2) + number(3, 3)) * 500
     data = chunk(99, inside) + chunk(4, number(1, 1))
     starts, others = xspace_split.event_starts(wire.buffer(data), [(0, len(data))])

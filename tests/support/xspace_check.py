@@ -7,29 +7,20 @@ from nbprof.core import wire
 from nbprof.core.errors import ReadError
 from nbprof.core.trace import Trace
 from nbprof.formats.xspace import batches as xspace_batches
-from nbprof.formats.xspace import events as xspace_events
-from nbprof.formats.xspace import split as xspace_split
+from nbprof.native import wire as native_wire
 from tests.support import xspace_proto
 
 LIMITS = (
     (wire, "_FEW_MESSAGES", 0),
     (core_distinct, "_FEW", 0),
-    (xspace_events, "FEW", 2),
     (xspace_batches, "MOST_EVENTS", 16),
     (xspace_batches, "_FEWEST_EVENTS", 4),
-    (xspace_batches, "_WINDOW", 40),
-    (xspace_split, "_ALONE", 40),
-    (xspace_split, "_TOGETHER", 80),
-    (xspace_split, "_SEGMENT", 50),
-    (xspace_split, "_EVENT", 0),
-    (xspace_split, "_WINDOW", 24),
+    (native_wire, "_ROOM", 3),
 )
 
 
 def small_limits(monkeypatch=None) -> None:
-    """Makes short files take the ways of long ones: chains from guesses, shapes of two events, many
-    batches.
-    """
+    """Makes short files take the ways of long ones: messages in lockstep, many batches."""
     for module, name, value in LIMITS:
         (monkeypatch or _Set).setattr(module, name, value)
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbprof.core import nesting
+from nbprof.native import library
 
 SPANS = st.lists(st.tuples(st.integers(0, 2), st.integers(-5, 25), st.integers(0, 12)), max_size=60)
 
@@ -28,18 +29,44 @@ def walked(lane, start, duration):
     return parent
 
 
-@given(SPANS, st.sampled_from([1, 7, 1 << 16]))
-def test_parents_depths_and_self_times_are_those_of_a_walk_with_a_stack(spans, chunk):
+LEFT_OUT = library.Loaded(None, "it was left out")
+
+
+@pytest.fixture(params=["compiled", "numpy"])
+def either(request, monkeypatch):
+    if request.param == "numpy":
+        monkeypatch.setattr(library, "load", lambda: LEFT_OUT)
+    else:
+        assert library.load().library is not None
+
+
+@given(SPANS, st.sampled_from([1, 7, 1 << 16]), st.booleans())
+def test_parents_depths_and_self_times_are_those_of_a_walk_with_a_stack(spans, chunk, compiled):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nesting, "_CHUNK", chunk)
+        if not compiled:
+            patch.setattr(library, "load", lambda: LEFT_OUT)
         check(spans)
 
 
+@given(SPANS, st.integers(0, 5))
+def test_both_ways_give_the_same_where_events_run_over(spans, slack):
+    lane, start, duration = columns(spans)
+    found = nesting.parents(lane, start, duration, slack)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library, "load", lambda: LEFT_OUT)
+        assert nesting.parents(lane, start, duration, slack).tolist() == found.tolist()
+    assert found.dtype == np.int32
+
+
+def columns(spans):
+    spans = sorted(spans, key=lambda s: (s[0], s[1], -s[2]))
+    lane, start, duration = np.array(spans, np.int64).reshape(-1, 3).T
+    return lane.astype(np.int32), start, duration
+
+
 def check(spans):
-    spans.sort(key=lambda s: (s[0], s[1], -s[2]))
-    lane, start, duration = (
-        np.array([s[k] for s in spans], t) for k, t in ((0, np.int32), (1, np.int64), (2, np.int64))
-    )
+    lane, start, duration = columns(spans)
     parent = nesting.parents(lane, start, duration)
     expected = walked(lane.tolist(), start, duration)
     assert parent.tolist() == expected
@@ -52,14 +79,14 @@ def check(spans):
         )
 
 
-def test_a_lane_of_many_events_in_a_row_has_no_parents_and_no_wrap():
+def test_a_lane_of_many_events_in_a_row_has_no_parents_and_no_wrap(either):
     count = 100_000
     start = np.arange(count, dtype=np.int64) * 10 - 2**62
     parent = nesting.parents(np.zeros(count, np.int32), start, np.full(count, 9, np.int64))
     assert (parent == -1).all()
 
 
-def test_a_deep_stack_is_followed_to_its_end():
+def test_a_deep_stack_is_followed_to_its_end(either):
     count = 70_000
     start = np.arange(count, dtype=np.int64)
     parent = nesting.parents(np.zeros(count, np.int32), start, 2 * count - 2 * start)

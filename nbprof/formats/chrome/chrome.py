@@ -22,6 +22,7 @@ from nbprof.formats.chrome.bytes import Source
 from nbprof.formats.chrome.document import Document, walk
 from nbprof.formats.chrome.trace import assemble
 from nbprof.formats.hosts import with_folders
+from nbprof.formats.notes import native_reader_missing
 from nbprof.native import library
 
 _XLA_LIMITS = (1_000_000, 5_000_000)
@@ -162,7 +163,7 @@ def tell(receipt: Receipt, document: Document, label: str, name: str) -> None:
     """What could not be read, for the receipt, beside what a file that is cut off lacks."""
     native = library.load()
     if native.library is None:
-        receipt.add(notes.native_reader_missing(native.reason))
+        receipt.add(native_reader_missing("Chrome traces", 30, native.reason))
     trouble = document.trouble
     reason = notes.damaged(trouble.broken_at, name)
     receipt.skip(reason, trouble.broken, key="damaged_events")

@@ -21,15 +21,6 @@ def unknown_phase(letter: str) -> str:
     return f"left out: of an unknown phase (ph {letter})."
 
 
-def native_reader_missing(reason: str) -> Note:
-    return info(
-        "native_reader_missing",
-        "Chrome traces are read about 30 times more slowly than usual, because nbprof's compiled"
-        f" reader is missing: {reason}. Reinstall nbprof from a wheel for this platform, or with"
-        " a C compiler on the PATH.",
-    )
-
-
 def damaged_file(label: str, text: str) -> Note:
     return warning("damaged_file", label + text)
 

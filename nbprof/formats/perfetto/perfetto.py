@@ -348,7 +348,7 @@ def _starts(buffer: Buffer) -> tuple[Int64s, int]:
     last = buffer.size
     for turn in range(3):
         try:
-            (starts,), _ = event_starts(buffer.array, [(0, last)], PACKET_TAG, None)
+            (starts,), _ = event_starts(buffer.array, [(0, last)], PACKET_TAG)
         except ReadError as error:
             # Nearly always the byte of the field that is wrong; it may lie in it.
             last = min(error.offset or 0, last - 1) if not turn else _walked(buffer)

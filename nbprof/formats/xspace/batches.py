@@ -1,35 +1,33 @@
-"""Batches of events on their way from bytes to columns: decoded on several threads, then completed
-by what had no common shape.
+"""Batches of events on their way from bytes to columns, on several threads: by the compiled reader,
+and by `general` what that leaves, or all where it is missing.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.core.distinct import distinct
 from nbprof.core.files import Buffer
 from nbprof.core.quiet import silence
 from nbprof.core.trace import Int32s, Int64s
-from nbprof.core.wire import Words, words_of
+from nbprof.core.wire import Words
 from nbprof.formats.times import LONGEST_PS
 from nbprof.formats.xspace import general as xspace_general
-from nbprof.formats.xspace.events import BYTES_TAG, DOUBLE_TAG, INT_TAG, TEXT_TAG, Stats, decode
+from nbprof.formats.xspace.general import BYTES_TAG, DOUBLE_TAG, INT_TAG, TEXT_TAG
 from nbprof.formats.xspace.planes import PlaneMessage
 from nbprof.formats.xspace.split import spans
+from nbprof.native import library
+from nbprof.native import xspace as native
 
-# Rows of a batch are numbered by 16 bits, and its columns fit the second-level cache.
-MOST_EVENTS = 1 << 16
+MOST_EVENTS = native.MOST_EVENTS
 _FEWEST_EVENTS = 1 << 14
-# What has no common shape is decoded together for so many events: it costs a fixed time, and memory
-# until then.
-_WINDOW = 1 << 21
 _THREADS = min(4, os.cpu_count() or 1)
 # The first bytes are kept: they tell what happened to a file that turns out to be damaged.
 _KEPT = 1 << 22
@@ -74,9 +72,6 @@ class Batch:
     duration: Int64s = field(default_factory=_none)
     values: list[Values] = field(default_factory=list)
     texts: list[bytes] = field(default_factory=list)
-    left: Int64s = field(default_factory=_none)
-    left_spans: tuple[Int64s, Int64s] = field(default_factory=lambda: (_none(), _none()))
-    """Rows, and starts and ends of the contents, of the events that have no common shape."""
     count: int = 0
     """Events that are kept."""
     unnamed: Int64s = field(default_factory=_none)
@@ -127,14 +122,14 @@ def run(buffer: Buffer, work: Sequence[Batch]) -> None:
     ReadError
         A field of an event or of a stat does not fit its message.
     """
-    reader = _Reader(buffer)
     # A pool of threads costs more than it saves where there is little, and many hosts are read side
     # by side.
     if _THREADS < 2 or sum(len(batch.starts) for batch in work) < MOST_EVENTS:
-        _run(reader, work, map)
+        for batch in work:
+            _read(buffer, batch)
         return
     with ThreadPoolExecutor(_THREADS, initializer=silence) as pool:
-        _run(reader, work, pool.map)
+        list(pool.map(partial(_read, buffer), work))
 
 
 def batch_size(events: int) -> int:
@@ -142,180 +137,105 @@ def batch_size(events: int) -> int:
     return max(_FEWEST_EVENTS, min(MOST_EVENTS, -(-events // (2 * _THREADS))))
 
 
-def _run(
-    reader: _Reader,
-    work: Sequence[Batch],
-    each: Callable[[Callable[[Any], None], Sequence[Any]], Iterable[None]],
-) -> None:
-    first = 0
-    while first < len(work):
-        last, events = first, 0
-        while last < len(work) and (last == first or events + len(work[last].starts) <= _WINDOW):
-            events += len(work[last].starts)
-            last += 1
-        window = work[first:last]
-        list(each(reader.decode, window))
-        rest = reader.rest(window)
-        list(each(reader.finish, list(zip(window, rest, strict=True))))
-        first = last
-
-
-@dataclass
-class _Rest:
-    """What `general` made of the events that a batch left: their rows in the batch, and which stats
-    are theirs.
+def _read(buffer: Buffer, batch: Batch) -> None:
+    """Fills a batch: decodes its events, puts times in place, takes out what is no event, and
+    orders the stats.
     """
-
-    events: xspace_general.EventRows
-    first: int
-    last: int
-
-
-class _Reader:
-    def __init__(self, buffer: Buffer) -> None:
-        self.buffer = buffer
-        self.buf = buffer.array
-        self.data = buffer.array.data
-        self.words: Words = words_of(buffer.array)
-
-    def decode(self, batch: Batch) -> None:
-        """What the common shapes give."""
-        start, stop = spans(self.buf, batch.starts)
-        self.buffer.reached(int(stop[-1]))
-        done = decode(self.words, start, stop)
-        batch.meta, batch.start, batch.duration, batch.left = (
-            done.meta,
-            done.offset,
-            done.duration,
-            done.left,
-        )
-        texts = [s for s in done.stats if s.length is not None]
-        if texts:
-            index = np.concatenate([s.value for s in texts]).view(np.int64)
-            codes, batch.texts = distinct(
-                self.buf, index, np.concatenate([s.length for s in texts if s.length is not None])
-            )
-            first = 0
-            for stats in texts:
-                stats.value = codes[first : first + len(stats.row)].astype(np.uint64)
-                first += len(stats.row)
-        batch.values = [
-            Values(s.ident, s.tag, s.row.astype(np.uint16), _narrow(s)) for s in done.stats
-        ]
-        if len(batch.left):
-            batch.left_spans = (start[batch.left], stop[batch.left])
-        else:
-            self._release(batch)
-
-    def rest(self, window: Sequence[Batch]) -> list[_Rest | None]:
-        """What is left of several batches, in one go."""
-        with_rest = [b for b in window if len(b.left)]
-        if not with_rest:
-            return [None] * len(window)
-        start, stop = (np.concatenate([b.left_spans[side] for b in with_rest]) for side in (0, 1))
-        events = xspace_general.events(self.buf, start, stop)
-        with_rest[0].hidden += [bytes(self.data[a:b]) for a, b in events.stats.hidden]
-        offset: list[_Rest | None] = []
-        first = 0
-        for batch in window:
-            offset.append(
-                _Rest(events, first, first + len(batch.left)) if len(batch.left) else None
-            )
-            first += len(batch.left)
-        return offset
-
-    def finish(self, item: tuple[Batch, _Rest | None]) -> None:
-        """Adds what was left, puts times in place, takes out what is no event, and orders the
-        stats.
-        """
-        batch, rest = item
-        keep: npt.NDArray[np.bool_] | None = None
-        if rest is not None:
-            keep = self._add(batch, rest)
-            self._release(batch)
-        keep = _place(batch, keep)
-        batch.count = len(batch.starts)
-        batch.starts = batch.left = _none()
-        batch.left_spans = (_none(), _none())
-        if keep is not None:
-            _drop(batch, keep)
-        batch.name = batch.plane.events.places(batch.meta)
-        batch.unnamed = batch.meta[batch.name < 0]
-        batch.meta = _none()
-        batch.values = _ordered(batch.values, batch.count)
-
-    def _release(self, batch: Batch) -> None:
-        self.buffer.release(max(_KEPT, int(batch.starts[0])), int(batch.starts[-1]))
-
-    def _add(self, batch: Batch, rest: _Rest) -> npt.NDArray[np.bool_] | None:
-        events, rows, event_range = rest.events, batch.left, slice(rest.first, rest.last)
-        batch.meta[rows] = events.meta[event_range]
-        batch.start[rows] = events.offset[event_range]
-        batch.duration[rows] = events.duration[event_range]
-        stats = events.stats
-        low, high = np.searchsorted(stats.owner, (rest.first, rest.last))
-        owner, ident, tag, value, end = (
-            column[low:high]
-            for column in (stats.owner, stats.ident, stats.tag, stats.value, stats.end)
-        )
-        batch.valueless = int(np.count_nonzero(tag == 0))
-        order = np.lexsort((tag, ident))
-        edges = np.flatnonzero((np.diff(ident[order]) != 0) | (np.diff(tag[order]) != 0)) + 1
-        for index in np.split(order, edges) if len(order) else []:
-            number, kind = int(ident[index[0]]), int(tag[index[0]])
-            if not kind:
-                continue
-            numbers = value[index].view(np.uint64)
-            if kind in (TEXT_TAG, BYTES_TAG):
-                first = len(batch.texts)
-                batch.texts += [
-                    bytes(self.data[a:b])
-                    for a, b in zip(value[index].tolist(), end[index].tolist(), strict=True)
-                ]
-                numbers = np.arange(first, len(batch.texts), dtype=np.uint64)
-            row = rows[owner[index] - rest.first]
-            batch.values.append(
-                Values(
-                    number,
-                    kind,
-                    row.astype(np.uint16),
-                    _narrow(Stats(number, kind, row.astype(np.int32), numbers)),
-                )
-            )
-        counted = np.flatnonzero(events.has_count[event_range])
-        if not len(counted):
-            return None
-        keep = np.ones(len(batch.meta), np.bool_)
-        keep[rows[counted]] = False
-        line = np.repeat(batch.lines, batch.counts)[rows[counted]].tolist()
-        columns = (
-            events.meta[event_range][counted],
-            events.occurrences[event_range][counted],
-            events.duration[event_range][counted],
-        )
-        batch.aggregated = list(zip(line, *(c.tolist() for c in columns), strict=True))
-        return keep
+    left = _decode(buffer, batch)
+    buffer.reached(int(spans(buffer.array, batch.starts[-1:])[1][0]))
+    keep = _add(buffer, batch, left) if len(left) else None
+    buffer.release(max(_KEPT, int(batch.starts[0])), int(batch.starts[-1]))
+    batch.count = len(batch.starts)
+    batch.starts = _none()
+    keep = _place(batch, keep)
+    if keep is not None:
+        _drop(batch, keep)
+    batch.name = batch.plane.events.places(batch.meta)
+    batch.unnamed = batch.meta[batch.name < 0]
+    batch.meta = _none()
+    batch.values = _ordered(batch.values, batch.count)
 
 
-def _narrow(stats: Stats) -> Numbers:
-    """The values in the smallest type that holds them."""
-    value = stats.value
+def _decode(buffer: Buffer, batch: Batch) -> Int64s:
+    """What the compiled reader makes of the events; returns the rows of those that it leaves."""
+    count = len(batch.starts)
+    if library.load().library is None:
+        batch.meta, batch.start, batch.duration = (np.zeros(count, np.int64) for _ in range(3))
+        return np.arange(count)
+    events, stats = native.read(buffer.array, buffer.size, batch.starts)
+    batch.meta, batch.start, batch.duration = events.meta, events.offset, events.duration
+    data = buffer.data
+    batch.texts = [bytes(data[a:b]) for a, b in stats.text.tolist()]
+    edges = stats.edges.tolist()
+    for group, (ident, tag) in enumerate(
+        zip(stats.ident.tolist(), stats.tag.tolist(), strict=True)
+    ):
+        rows = slice(edges[group], edges[group + 1])
+        if rows.start < rows.stop:
+            # Views would keep the stats of all groups in memory for the sake of one.
+            value = _narrow(tag, stats.value[rows])
+            batch.values.append(Values(ident, tag, stats.row[rows].copy(), value))
+    return np.flatnonzero(events.left)
+
+
+def _add(buffer: Buffer, batch: Batch, rows: Int64s) -> npt.NDArray[np.bool_] | None:
+    """Adds the events of some rows, whatever they have in them; tells which events of the batch
+    have a place in time, None where all have.
+    """
+    data = buffer.data
+    events = xspace_general.events(buffer.array, *spans(buffer.array, batch.starts[rows]))
+    batch.meta[rows] = events.meta
+    batch.start[rows] = events.offset
+    batch.duration[rows] = events.duration
+    stats = events.stats
+    batch.hidden += [bytes(data[a:b]) for a, b in stats.hidden]
+    batch.valueless = int(np.count_nonzero(stats.tag == 0))
+    codes = {text: code for code, text in enumerate(batch.texts)}
+    order = np.lexsort((stats.tag, stats.ident))
+    ident, tag = stats.ident[order], stats.tag[order]
+    edges = np.flatnonzero((np.diff(ident) != 0) | (np.diff(tag) != 0)) + 1
+    groups = np.split(order, edges) if len(order) else []
+    for index in sorted(groups, key=lambda group: int(group[0])):
+        number, kind = int(stats.ident[index[0]]), int(stats.tag[index[0]])
+        if not kind:
+            continue
+        numbers = stats.value[index].view(np.uint64)
+        if kind in (TEXT_TAG, BYTES_TAG):
+            places = zip(stats.value[index].tolist(), stats.end[index].tolist(), strict=True)
+            texts = [bytes(data[a:b]) for a, b in places]
+            numbers = np.array([codes.setdefault(text, len(codes)) for text in texts], np.uint64)
+        row = rows[stats.owner[index]].astype(np.uint16)
+        batch.values.append(Values(number, kind, row, _narrow(kind, numbers)))
+    batch.texts = list(codes)
+    counted = np.flatnonzero(events.has_count)
+    if not len(counted):
+        return None
+    keep = np.ones(len(batch.meta), np.bool_)
+    keep[rows[counted]] = False
+    line = np.repeat(batch.lines, batch.counts)[rows[counted]].tolist()
+    columns = (events.meta[counted], events.occurrences[counted], events.duration[counted])
+    batch.aggregated = list(zip(line, *(c.tolist() for c in columns), strict=True))
+    return keep
+
+
+def _narrow(tag: int, value: Words) -> Numbers:
+    """A copy of the values, in the smallest type that holds them."""
     if not len(value):
         return np.zeros(0, np.uint8)
-    if stats.tag == DOUBLE_TAG:
-        return value.view(np.int64)
+    if tag == DOUBLE_TAG:
+        return value.view(np.int64).copy()
     high = int(value.max())
     for bits, unsigned in ((8, np.uint8), (16, np.uint16), (32, np.uint32)):
         if high >> bits == 0:
             return value.astype(unsigned)
-    if stats.tag != INT_TAG:
-        return value
+    if tag != INT_TAG:
+        return value.copy()
     numbers = value.view(np.int64)
     low, high = int(numbers.min()), int(numbers.max())
     for size, small in ((1 << 7, np.int8), (1 << 15, np.int16), (1 << 31, np.int32)):
         if -size <= low and high < size:
             return numbers.astype(small)
-    return numbers
+    return numbers.copy()
 
 
 def _place(batch: Batch, keep: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:
@@ -366,11 +286,12 @@ def _drop(batch: Batch, keep: npt.NDArray[np.bool_]) -> None:
 
 
 def _ordered(values: list[Values], count: int) -> list[Values]:
-    """One entry for each stat and type, its rows ascending; rows of one event stay in the order of
-    the file.
+    """One entry for each stat and type, in the order in which events have them first, its rows
+    ascending; rows of one event stay in the order of the file.
     """
     groups: dict[tuple[int, int], list[Values]] = {}
-    for item in values:
+    # Where two readers gave some, each of an event's stats are from one of them, in order.
+    for item in sorted(values, key=lambda item: int(item.row[0]) if len(item.row) else count):
         groups.setdefault((item.ident, item.tag), []).append(item)
     parts = []
     for (ident, tag), items in groups.items():

@@ -13,7 +13,14 @@ import numpy as np
 
 from nbprof.core.trace import BYTES, DOUBLE, INT, TEXT, UINT, ArgColumn, Int32s, Int64s
 from nbprof.formats.xspace.batches import Batch, Numbers, Values
-from nbprof.formats.xspace.events import BYTES_TAG, DOUBLE_TAG, INT_TAG, REF_TAG, TEXT_TAG, UINT_TAG
+from nbprof.formats.xspace.general import (
+    BYTES_TAG,
+    DOUBLE_TAG,
+    INT_TAG,
+    REF_TAG,
+    TEXT_TAG,
+    UINT_TAG,
+)
 from nbprof.formats.xspace.texts import Strings
 
 _KIND = {

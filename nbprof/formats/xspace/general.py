@@ -1,9 +1,9 @@
 """Events, stats and names in whatever shape the format allows: fields in any order, repeated,
 unknown, missing.
 
-For what `events` has no common shape for, and for the messages that are few. Where a field comes
-twice the last one counts, and of the fields that exclude each other (protobuf's oneof) the last
-one, too.
+For what the compiled reader leaves, all events where it is missing, and the messages that are few.
+Where a field comes twice the last one counts, and of the fields that exclude each other (protobuf's
+oneof) the last one, too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import numpy.typing as npt
 
 from nbprof.core import wire
 from nbprof.core.wire import LENGTH, VARINT, Int64s
-from nbprof.formats.xspace.events import BYTES_TAG, DOUBLE_TAG, TEXT_TAG
+
+# Fields of a stat, by tag.
+DOUBLE_TAG, UINT_TAG, INT_TAG, TEXT_TAG, BYTES_TAG, REF_TAG = 0x11, 0x18, 0x20, 0x2A, 0x32, 0x38
 
 # In how many messages an event and its stats lie: space, plane, line, event.
 EVENT_DEPTH, STAT_DEPTH = 3, 4
@@ -117,7 +119,7 @@ def stats(buf: wire.Bytes, owner: Int64s, start: Int64s, end: Int64s, depth: int
             texts = column
         if field_tag == 0x08:
             ident[column.message] = column.value
-        elif field_tag in (DOUBLE_TAG, 0x18, 0x20, TEXT_TAG, BYTES_TAG, 0x38):
+        elif field_tag in (DOUBLE_TAG, UINT_TAG, INT_TAG, TEXT_TAG, BYTES_TAG, REF_TAG):
             # Within a column later fields of a message come later, and numpy keeps the last of
             # several assignments.
             last = np.zeros(count, np.int64)

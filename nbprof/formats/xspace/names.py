@@ -19,7 +19,14 @@ from nbprof.core import wire
 from nbprof.core.trace import Int32s
 from nbprof.core.wire import LENGTH, VARINT, Field, Int64s
 from nbprof.formats.xspace import general as xspace_general
-from nbprof.formats.xspace.events import BYTES_TAG, DOUBLE_TAG, INT_TAG, REF_TAG, TEXT_TAG, UINT_TAG
+from nbprof.formats.xspace.general import (
+    BYTES_TAG,
+    DOUBLE_TAG,
+    INT_TAG,
+    REF_TAG,
+    TEXT_TAG,
+    UINT_TAG,
+)
 from nbprof.formats.xspace.texts import Strings, span_texts
 
 _ENTRY_DEPTH, _VALUE_DEPTH, _FACT_DEPTH = 2, 3, 4

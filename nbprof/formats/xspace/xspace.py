@@ -40,6 +40,7 @@ from nbprof.formats.xspace.riegeli import SIGNATURE
 from nbprof.formats.xspace.riegeli.chunks import Damage
 from nbprof.formats.xspace.riegeli.records import records
 from nbprof.formats.xspace.texts import Strings
+from nbprof.native import library
 
 # A line's time stamp from here on is nanoseconds since 1970 (the year 2001); below it is relative
 # to the start of the profile.
@@ -519,6 +520,9 @@ class _Builder:
         self._lanes_by_plane()
         events = self._sorted()
         self.receipt.events = self.events
+        native = library.load()
+        if native.library is None:
+            self.receipt.add(shared_notes.native_reader_missing("XSpace files", 8, native.reason))
         for label, planes in self.odd.items():
             count = sum(planes.values())
             where = notes.in_planes(list(planes))

@@ -1,0 +1,42 @@
+#include "nesting.h"
+
+/* Sums and differences go round as NumPy's do. */
+static inline int64_t sum(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
+
+static inline int64_t less(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
+
+/* The time that what includes an event has to last to. */
+static inline int64_t reach_of(int64_t start, int64_t duration, int64_t slack) {
+    int64_t most = duration / 2;
+    return less(sum(start, duration), slack < most ? slack : most);
+}
+
+/* What is between an event and its parent ends before the event does. Where an event ends too early
+ * for the next one, so does all of that: its own parent is tried next. */
+void nbprof_nesting_parents(const int32_t *lane, const int64_t *start, const int64_t *duration,
+                            int64_t count, int64_t slack, int32_t *parent) {
+    for (int64_t i = 0; i < count; i++) {
+        int64_t reach = reach_of(start[i], duration[i], slack);
+        int64_t outer = i > 0 && lane[i - 1] == lane[i] ? i - 1 : -1;
+        while (outer >= 0 && sum(start[outer], duration[outer]) < reach) outer = parent[outer];
+        parent[i] = (int32_t)outer;
+    }
+}
+
+void nbprof_nesting_depths(const int32_t *parent, int64_t count, uint16_t *depth) {
+    for (int64_t i = 0; i < count; i++) {
+        if (parent[i] < 0 || parent[i] >= i)
+            depth[i] = 0;
+        else
+            depth[i] = (uint16_t)(depth[parent[i]] + (depth[parent[i]] < UINT16_MAX));
+    }
+}
+
+void nbprof_nesting_self_times(const int32_t *parent, const int64_t *duration, int64_t count,
+                               int64_t *self) {
+    for (int64_t i = 0; i < count; i++) self[i] = duration[i];
+    for (int64_t i = 0; i < count; i++) {
+        if (parent[i] >= 0 && parent[i] < count)
+            self[parent[i]] = less(self[parent[i]], duration[i]);
+    }
+}
