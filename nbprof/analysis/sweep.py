@@ -31,7 +31,9 @@ def flatten(start: Int64s, end: Int64s, cls: Classes) -> tuple[Int64s, Int64s, C
         start, end, cls = start[keep], end[keep], cls[keep]
     if not len(start):
         return start, end, cls
-    values = np.flatnonzero(np.bincount(cls))
+    occurs = np.zeros(int(cls.max()) + 1, np.bool_)
+    occurs[cls] = True
+    values = np.flatnonzero(occurs)
     if len(values) == 1:
         of_class = Intervals.union(start, end, merge_touching=False)
         return of_class.start, of_class.end, np.full(len(of_class), values[0], cls.dtype)

@@ -21,6 +21,9 @@ def expand(first: Int64s, count: Int64s) -> tuple[Int64s, Int64s]:
     index, value : int64[total]
         The range that each integer belongs to, and the integer.
     """
+    if count.max(initial=0) <= 1:
+        index = np.flatnonzero(count)
+        return index, first[index]
     index = np.repeat(np.arange(len(first)), count)
     offset = first - (np.cumsum(count) - count)
     return index, np.arange(len(index)) + np.repeat(offset, count)
