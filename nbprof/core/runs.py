@@ -26,7 +26,7 @@ def expand(first: Int64s, count: Int64s) -> tuple[Int64s, Int64s]:
         return index, first[index]
     index = np.repeat(np.arange(len(first)), count)
     offset = first - (np.cumsum(count) - count)
-    return index, np.arange(len(index)) + np.repeat(offset, count)
+    return index, np.arange(len(index)) + offset[index]
 
 
 def run_starts(*columns: npt.NDArray[np.integer]) -> Int64s:
