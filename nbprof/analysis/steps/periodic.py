@@ -184,9 +184,7 @@ def _only_there(
         np.bincount(code[slow[step]], minlength=len(names)),
         np.bincount(code, minlength=len(names)),
     )
-    likely = (in_slow >= slow.sum()) & (
-        in_slow * (~slow).sum() > (in_all - in_slow) * slow.sum()
-    )
+    likely = (in_slow >= slow.sum()) & (in_slow * (~slow).sum() > (in_all - in_slow) * slow.sum())
     retained = np.flatnonzero(likely[code])
     rows, step, code, names = (
         rows[retained],

@@ -362,11 +362,12 @@ def _core_steps(activity: Activity, work: pd.DataFrame, host: int) -> pd.DataFra
     markers = activity.markers.frame()
     marked = set(markers.loc[markers["host"] == host, "device"].tolist())
     host_work = _united(work, host)
-    parts = [
-        _steps_of(activity, host_work, host, core).assign(device=core)
-        for core in cores
-        if core in marked
-    ]
+    device = host_work["device"].to_numpy()
+    parts = []
+    for core in cores:
+        if core in marked:
+            core_work = host_work.take(np.flatnonzero((device < 0) | (device == core)))
+            parts.append(_steps_of(activity, core_work, host, core).assign(device=core))
     return _on_all(parts)
 
 

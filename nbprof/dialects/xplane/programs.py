@@ -522,9 +522,7 @@ def _programs_of_loop(runs: pd.DataFrame) -> list[str]:
     """Programs whose runs end steps, the main one first; empty if there is none."""
     code, names = pd.factorize(runs["module"].to_numpy(object), sort=True)
     length = (runs["end"] - runs["start"]).to_numpy(np.int64)
-    spans = {
-        str(name): length[rows] for name, rows in zip(names, rows_by_code(code), strict=True)
-    }
+    spans = {str(name): length[rows] for name, rows in zip(names, rows_by_code(code), strict=True)}
     total: dict[str, int] = {}
     candidates = []
     for name, durations in spans.items():

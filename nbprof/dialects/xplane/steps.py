@@ -299,7 +299,9 @@ def _compiled_work(placed: Placed, activity: act.Activity) -> Work:
     marks = activity.markers.take(activity.markers.device < 0)
     marks = marks.take(np.lexsort((marks.start, marks.host)))
     runs = np.flatnonzero(placed.named(_RUN)[placed.trace.events.name] & placed.on_host)
-    rows = np.sort(np.concatenate([xplane_cpu_ops.run_rows(placed), cpu_copies.rows(placed), runs]))
+    rows = np.concatenate([xplane_cpu_ops.run_rows(placed), cpu_copies.rows(placed), runs])
+    # Three sorted parts, which a stable sort only merges.
+    rows = np.sort(rows, kind="stable")
     rows = rows[placed.step_group[rows] < 0]
     copied = cpu_copies.named(placed)
     if not len(rows) or not len(marks):
