@@ -93,7 +93,7 @@ class Spent:
             for name in (
                 "has",
                 "payload",
-                "beside",
+                "extra_parts",
                 "label",
                 "count",
                 "follows",

@@ -17,9 +17,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import HOST_COMPUTE, Activity
+from nbprof.analysis import sweep
 from nbprof.analysis.steps.step_rows import step_bounds
-from nbprof.analysis.sweep import flatten
 from nbprof.core import nesting
+from nbprof.core.intervals import Intervals
 from nbprof.core.trace import Int64s
 from nbprof.frameworks.register import PYTORCH
 
@@ -256,6 +257,6 @@ def _compute_and_overhead(
     step = np.searchsorted(begin, start, side="right") - 1
     in_step = (step >= 0) & (start < stop[step])
     start, cls, step = start[in_step], cls[in_step], step[in_step]
-    low, high, kind = flatten(start, np.minimum(end[in_step], stop[step]), cls)
-    length = high - low
-    return float(length[kind == _COMPUTE].sum()), float(length[kind == HOST_COMPUTE].sum())
+    layers = sweep.layers_of(start, np.minimum(end[in_step], stop[step]), cls)
+    time = sweep.times(layers, Intervals.total)
+    return float(time.get(_COMPUTE, 0)), float(time.get(HOST_COMPUTE, 0))

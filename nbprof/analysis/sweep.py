@@ -1,56 +1,74 @@
-"""Spans that overlap as segments that do not: at each instant the largest class counts."""
+"""Spans that overlap: at each instant the largest class counts."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.core.intervals import Intervals
+from nbprof.core.intervals import EMPTY, Intervals
 from nbprof.core.trace import Int64s
 
 Classes = npt.NDArray[np.int16]
+Time = TypeVar("Time", int, Int64s)
 
 
-def flatten(start: Int64s, end: Int64s, cls: Classes) -> tuple[Int64s, Int64s, Classes]:
-    """Segments that do not overlap, each with the largest class active in it.
+def layers(
+    classes: Iterable[int], spans: Callable[[int], tuple[Int64s, Int64s]]
+) -> dict[int, Intervals]:
+    """By class, the largest first: the times that spans of it or of a larger class cover.
 
     Parameters
     ----------
-    start, end : int64[n]
-        Spans, in any order.
-    cls : int16[n]
-        Their class, a number above 0; at most 52 different ones.
-
-    Returns
-    -------
-    start, end, cls : int64[m]
-        In time order; time without any span is in none. Spans that only touch stay separate.
+    classes : iterable of int
+    spans : callable
+        Starts and ends of the spans of a class, in any order. Those of one class at a time are in
+        memory.
     """
-    keep = end > start
-    if not keep.all():
-        start, end, cls = start[keep], end[keep], cls[keep]
-    if not len(start):
-        return start, end, cls
-    values = np.flatnonzero(np.bincount(cls))
-    if len(values) == 1:
-        of_class = Intervals.union(start, end, merge_touching=False)
-        return of_class.start, of_class.end, np.full(len(of_class), values[0], cls.dtype)
-    # The union of the spans of a class has few intervals, and each switches its class on and off
-    # again: with one bit per class all are swept at once.
-    times, switches = [], []
-    for bit, value in enumerate(values.tolist()):
+    covered, result = EMPTY, {}
+    for value in sorted(classes, reverse=True):
+        start, end = spans(value)
+        covered = Intervals.union(
+            np.concatenate([covered.start, start]), np.concatenate([covered.end, end])
+        )
+        result[value] = covered
+    return result
+
+
+def layers_of(start: Int64s, end: Int64s, cls: Classes) -> dict[int, Intervals]:
+    """`layers` of spans with their classes, numbers above 0."""
+
+    def spans(value: int) -> tuple[Int64s, Int64s]:
         rows = np.flatnonzero(cls == value)
-        of_class = Intervals.union(start[rows], end[rows], merge_touching=False)
-        times += [of_class.start, of_class.end]
-        switches += [np.full(len(of_class), 1 << bit), np.full(len(of_class), -1 << bit)]
-    edges = np.concatenate(times)
-    order = np.argsort(edges, kind="stable")
-    edges = edges[order]
-    active = np.cumsum(np.concatenate(switches)[order])
-    # All switches of one moment count before what follows it begins.
-    last = np.flatnonzero(edges[1:] != edges[:-1])
-    edges, active = np.append(edges[last], edges[-1]), active[last]
-    # The exponent of a number is its highest bit, and so the largest class.
-    best = np.append(0, values)[np.frexp(active)[1]].astype(cls.dtype)
-    on = best > 0
-    return edges[:-1][on], edges[1:][on], best[on]
+        return start[rows], end[rows]
+
+    return layers(occurring(cls), spans)
+
+
+def occurring(cls: npt.NDArray[np.integer[Any]]) -> list[int]:
+    """The classes that occur, ascending."""
+    occurs = np.zeros(int(cls.max(initial=0)) + 1, np.bool_)
+    occurs[cls] = True
+    classes: list[int] = np.flatnonzero(occurs).tolist()
+    return classes
+
+
+def times(layers: dict[int, Intervals], measure: Callable[[Intervals], Time]) -> dict[int, Time]:
+    """By class: the time in which it is the largest.
+
+    Parameters
+    ----------
+    layers : dict
+        The result of the function of that name.
+    measure : callable
+        The time that some intervals cover, or the part of it that counts.
+    """
+    result: dict[int, Time] = {}
+    larger: Any = 0
+    for value, covered in layers.items():
+        time = measure(covered)
+        result[value] = time - larger
+        larger = time
+    return result

@@ -193,12 +193,16 @@ class Columns:
         """
         if not parts:
             return cls.empty()
+        with_rows = [part for part in parts if len(part)] or parts[:1]
         arrays = {}
         for name, column in cls.columns.items():
-            if not column.optional or all(name in part for part in parts):
-                arrays[name] = np.concatenate(
-                    [part.__dict__[name] for part in parts], dtype=column.dtype, casting="unsafe"
-                )
+            if column.optional and not all(name in part for part in parts):
+                continue
+            values = [part.__dict__[name] for part in with_rows]
+            if len(values) == 1:
+                arrays[name] = values[0].astype(column.dtype, copy=False)
+            else:
+                arrays[name] = np.concatenate(values, dtype=column.dtype, casting="unsafe")
         return cls._of_arrays(arrays, sum(map(len, parts)))
 
     def __len__(self) -> int:

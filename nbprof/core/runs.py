@@ -7,6 +7,8 @@ import numpy.typing as npt
 
 Int64s = npt.NDArray[np.int64]
 
+_FEW = 16
+
 
 def expand(first: Int64s, count: Int64s) -> tuple[Int64s, Int64s]:
     """The integers of several ranges, one range after another.
@@ -21,9 +23,19 @@ def expand(first: Int64s, count: Int64s) -> tuple[Int64s, Int64s]:
     index, value : int64[total]
         The range that each integer belongs to, and the integer.
     """
+    index = np.flatnonzero(count)
+    if count.max(initial=0) <= 1:
+        return index, first[index]
+    longer = np.flatnonzero(count[index] > 1)
+    if len(longer) * _FEW < len(index):
+        # Nearly all have one integer: those behind the first of the others are put in between.
+        more = count[index[longer]] - 1
+        inner, value = expand(first[index[longer]] + 1, more)
+        place = longer[inner] + 1
+        return np.insert(index, place, index[longer[inner]]), np.insert(first[index], place, value)
     index = np.repeat(np.arange(len(first)), count)
     offset = first - (np.cumsum(count) - count)
-    return index, np.arange(len(index)) + np.repeat(offset, count)
+    return index, np.arange(len(index)) + offset[index]
 
 
 def run_starts(*columns: npt.NDArray[np.integer]) -> Int64s:

@@ -187,6 +187,14 @@ class Events:
         """End of each event, ps."""
         return self.start + self.duration
 
+    def of_lanes(self, lanes: npt.NDArray[np.bool_]) -> Int64s:
+        """Events of some lanes, ascending; `lanes` is bool[lanes]."""
+        # Events are sorted by lane: those of each one are a range.
+        numbers = np.flatnonzero(lanes).astype(self.lane.dtype)
+        first = np.searchsorted(self.lane, numbers).tolist()
+        stop = np.searchsorted(self.lane, numbers, side="right").tolist()
+        return np.concatenate([np.zeros(0, np.int64), *map(np.arange, first, stop)])
+
     @cached_property
     def parent(self) -> Int32s:
         """The innermost event on the same lane that contains each event, or -1."""

@@ -209,11 +209,11 @@ def misplaced(
     rows = np.flatnonzero(has_launch & work.in_order & ~early)
     rows = rows[np.lexsort((work.start[rows], launched[rows], work.lane[rows]))]
     overtaken, followed = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    lane, launch, start = work.lane[rows], launched[rows], work.start[rows]
     for nth in range(1, _LOOKED_AT + 1):
-        this, later = rows[:-nth], rows[nth:]
-        follows = (work.lane[this] == work.lane[later]) & (launched[later] > launched[this])
+        follows = (lane[:-nth] == lane[nth:]) & (launch[nth:] > launch[:-nth])
         followed[:-nth] += follows
-        overtaken[:-nth] += follows & (work.start[this] - work.start[later] >= _MISPLACED_PS)
+        overtaken[:-nth] += follows & (start[:-nth] - start[nth:] >= _MISPLACED_PS)
     late[rows] |= (overtaken >= _ENDED_MEANWHILE) & (2 * overtaken > followed)
     return early | late | (has_launch & _behind_all(work, early | late, others_end))
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.core.receipt import Note
+from nbprof.core.runs import run_starts
 from nbprof.core.trace import Trace
 from nbprof.dialects import notes
 
@@ -26,7 +27,7 @@ def overlaps(trace: Trace, kinds: tuple[str, ...], event_kind: str) -> list[Note
     """
     events = trace.events
     of_kind = trace.lanes["kind"].isin(kinds).to_numpy()
-    rows = np.flatnonzero(of_kind[events.lane])
+    rows = events.of_lanes(of_kind)
     if not len(rows):
         return []
     parent = events.parent[rows]
@@ -79,7 +80,7 @@ def recorded(trace: Trace) -> pd.DataFrame:
     )
     np.add.at(count, host, of_lane)
     np.add.at(on_device, host[device], of_lane[device])
-    first = np.flatnonzero(np.diff(events.lane, prepend=-1))
+    first = run_starts(events.lane)
     start, end = (
         np.full(hosts + 1, np.iinfo(np.int64).max),
         np.full(hosts + 1, np.iinfo(np.int64).min),

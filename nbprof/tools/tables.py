@@ -150,13 +150,13 @@ def longest(frame: pd.DataFrame, calls: pd.DataFrame, sides: Sequence[str]) -> t
     """
     names = frame["op"].tolist() if len(frame) else []
     row_sides = frame["where"].to_numpy(object) if "where" in frame.columns else None
-    first: dict[tuple[object, object], int] = {}
-    keys = zip(calls["where"].tolist(), calls["op"].tolist(), strict=True)
-    for number, key in enumerate(keys):
-        first.setdefault(key, number)
+    side_of_call, op_of_call = (calls[key].to_numpy(object) for key in ("where", "op"))
     call = np.full(len(frame), -1, np.int64)
     for side in sides:
-        numbers = np.array([first.get((side, name), -1) for name in names], np.int64)
+        rows = np.flatnonzero(side_of_call == side)[::-1]
+        # Of several the first: the last assignment wins.
+        number = dict(zip(op_of_call[rows].tolist(), rows.tolist(), strict=True))
+        numbers = np.array([number.get(name, -1) for name in names], np.int64)
         missing = call < 0
         if row_sides is not None:
             missing &= row_sides == side

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from unittest import mock
 
@@ -17,9 +17,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nbprof.activity.activity import CATEGORIES, CATEGORY_OF_CLASS
-from nbprof.analysis.steps.steps import flatten, summary
+from nbprof.analysis.steps.steps import summary
+from nbprof.analysis.sweep import layers_of, times
 from nbprof.core import nesting
 from nbprof.core.errors import ReadError
+from nbprof.core.intervals import Intervals
 from nbprof.formats.chrome import bytes as chrome_bytes
 from nbprof.formats.chrome import document as chrome_document
 from nbprof.formats.xspace import batches as xspace_batches
@@ -250,26 +252,28 @@ SPANS = st.lists(
 )
 
 
-@given(SPANS, st.randoms())
-def test_flatten_of_segments_is_these_segments_in_any_order(spans, chance):
-    columns = [np.array([s[k] for s in spans], np.int64) for k in range(3)]
-    once = flatten(columns[0], columns[0] + columns[1], columns[2])
-    again = flatten(*once)
+@given(SPANS, st.lists(st.integers(0, 90), max_size=6), st.randoms())
+def test_at_each_instant_the_largest_class_counts_in_any_order(spans, cuts, chance):
     chance.shuffle(spans)
-    mixed = [np.array([s[k] for s in spans], np.int64) for k in range(3)]
-    other = flatten(mixed[0], mixed[0] + mixed[1], mixed[2])
-
-    def instants(segments):
-        return {
-            t: c
-            for a, b, c in zip(*(x.tolist() for x in segments), strict=True)
-            for t in range(a, b)
-        }
-
-    assert [x.tolist() for x in other] == [x.tolist() for x in once]
-    assert instants(again) == instants(once)
-    assert len(instants(once)) == length([(s, s + d) for s, d, _ in spans])
-    assert (once[0][1:] >= once[1][:-1]).all()
+    start, length_, cls = (np.array([s[k] for s in spans], np.int64) for k in range(3))
+    columns = start, start + length_, cls
+    largest = {}
+    for begin, ticks, value in sorted(spans, key=lambda span: span[2]):
+        largest |= dict.fromkeys(range(begin, begin + ticks), value)
+    covered = layers_of(*columns)
+    assert list(covered) == sorted(covered, reverse=True)
+    for value, intervals in covered.items():
+        pairs = zip(intervals.start.tolist(), intervals.end.tolist(), strict=True)
+        inside = [t for begin, stop in pairs for t in range(begin, stop)]
+        assert inside == sorted(t for t, cls in largest.items() if cls >= value)
+    total = times(covered, Intervals.total)
+    assert {value: time for value, time in total.items() if time} == Counter(largest.values())
+    begin = np.array(sorted(cuts), np.int64)
+    within = times(covered, lambda times: times.covered_within(begin, begin + 7))
+    for value, time in within.items():
+        assert time.tolist() == [
+            sum(largest.get(t) == value for t in range(cut, cut + 7)) for cut in begin.tolist()
+        ]
 
 
 @given(nested())

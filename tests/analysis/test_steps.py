@@ -3,33 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nbprof.activity.activity import CATEGORIES
-from nbprof.analysis.steps.steps import flatten, summary
+from nbprof.analysis.steps.steps import summary
 from tests.support.build import profile
 from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run, xspace
-
-SPANS = st.lists(
-    st.tuples(st.integers(0, 60), st.integers(0, 30), st.sampled_from([10, 90, 110, 140])),
-    max_size=25,
-)
-
-
-@given(SPANS)
-def test_flatten_gives_each_instant_its_largest_class(spans):
-    start = np.array([s for s, _, _ in spans], np.int64)
-    end = np.array([s + d for s, d, _ in spans], np.int64)
-    cls = np.array([c for _, _, c in spans], np.int64)
-    line = np.zeros(100, np.int64)
-    for s, d, c in spans:
-        line[s : s + d] = np.maximum(line[s : s + d], c)
-    again = np.zeros(100, np.int64)
-    for a, b, c in zip(*flatten(start, end, cls), strict=True):
-        assert not again[a:b].any()
-        again[a:b] = c
-    assert (line == again).all()
 
 
 def test_a_cpu_step_is_input_and_host_compute(tmp_path):

@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbprof.analysis.steps.steps import segments
+from nbprof.analysis.steps.steps import time_by_class
 from nbprof.analysis.steps.xprof_steps import _prolonged
 
 SPANS = st.lists(
@@ -49,9 +49,7 @@ def test_spans_of_no_length_go_on_as_in_xprofs_sweep(spans):
     step, start, length = (np.array([s[k] for s in spans], np.int64) for k in range(3))
     cls = np.array([s[3] for s in spans], np.int16)
     end = _prolonged(step, start, start + length, cls)
-    at, time, of = segments(np.zeros(3, np.int64), np.full(3, 100), step, start, end, cls)
+    by_class = time_by_class(np.zeros(3, np.int64), np.full(3, 100), step, start, end, cls)
     for one in range(3):
-        found = Counter()
-        for value, long in zip(of[at == one].tolist(), time[at == one].tolist(), strict=True):
-            found[value] += long
-        assert found == swept([s for s in spans if s[0] == one])
+        found = Counter({value: int(time[one]) for value, time in by_class.items()})
+        assert +found == swept([s for s in spans if s[0] == one])

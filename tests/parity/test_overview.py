@@ -22,7 +22,8 @@ from nbprof.activity.activity import (
 from nbprof.activity.tables import Work
 from nbprof.analysis import overview
 from nbprof.analysis.advice import checks
-from nbprof.analysis.steps.steps import flatten
+from nbprof.analysis.sweep import layers_of, times
+from nbprof.core.intervals import Intervals
 from nbprof.frameworks.register import titled
 from nbprof.tools import dashboard as payload
 from nbprof.tools.overview import payload as page
@@ -238,11 +239,12 @@ def half_by_their_rule(name):
     )
     time = {DEVICE_COMPUTE_16: 0, DEVICE_COMPUTE_32: 0}
     for rows in work.groupby(["host", "group"]).indices.values():
-        start, end, found = flatten(
+        layers = layers_of(
             work["start"].to_numpy()[rows], work["end"].to_numpy()[rows], cls[rows].astype(np.int16)
         )
+        found = times(layers, Intervals.total)
         for value in time:
-            time[value] += int((end - start)[found == value].sum())
+            time[value] += found.get(value, 0)
     whole = sum(time.values())
     return 100 * time[DEVICE_COMPUTE_16] / whole if whole else None
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from functools import partial
 
 import pandas as pd
 
@@ -20,7 +20,7 @@ _NAMES: dict[str, re.Pattern[str]] = {
         r"Torch-Compiled Region|TorchDynamo Cache Lookup|CompiledFxGraph|"
         r"CompiledFunction(?:Backward)?\Z|triton_(?:poi|red|per|tem|for)_"
     ),
-    "xla": re.compile(r"_?Xla(?:Compile|Launch|Run)\w*\b|XlaLocalLaunch"),
+    "xla": re.compile(r"Xla(?:Compile|Launch|Run|LocalLaunch)"),
     "graphs": re.compile(r"(?:cuda|cu|hip)GraphLaunch"),
     "fused_optimizer": re.compile(
         r"aten::_fused_(?:adam|adamw|sgd|adagrad)|Fused(?:Adam|AdamW|SGD|Adagrad)|"
@@ -39,11 +39,17 @@ _PRIVATE_THREADS = re.compile(r"tf_gpu_private_")
 """Name of TensorFlow's threads that launch kernels with TF_GPU_THREAD_MODE=gpu_private."""
 
 
-@dataclass(frozen=True)
 class InUse:
-    """Features that are seen to be in use.
+    """Features that are seen to be in use, each searched for when a rule first asks for it.
 
     A feature that could not be seen is False, except for `backward` and `optimizer`.
+
+    Parameters
+    ----------
+    search : callable, optional
+        Whether a feature is in use, by its name; by default, none could be seen.
+    **seen : bool
+        Features that are known already.
 
     Attributes
     ----------
@@ -71,18 +77,33 @@ class InUse:
         PyTorch's allocator has expandable segments.
     """
 
-    compiled: bool = False
-    xla: bool = False
-    graphs: bool = False
-    fused_optimizer: bool = False
-    backward: bool = True
-    optimizer: bool = True
-    private_threads: bool = False
-    distributed: bool = False
-    nccl: bool = False
-    several_steps: bool = False
-    checkpoints: bool = False
-    expandable: bool = False
+    compiled: bool
+    xla: bool
+    graphs: bool
+    fused_optimizer: bool
+    backward: bool
+    optimizer: bool
+    private_threads: bool
+    distributed: bool
+    nccl: bool
+    several_steps: bool
+    checkpoints: bool
+    expandable: bool
+
+    def __init__(
+        self,
+        search: Callable[[str], bool] = ("backward", "optimizer").__contains__,
+        **seen: bool,
+    ) -> None:
+        self._search = search
+        self.__dict__.update(seen)
+
+    def __getattr__(self, feature: str) -> bool:
+        if feature not in InUse.__annotations__:
+            raise AttributeError(feature)
+        seen = self._search(feature)
+        self.__dict__[feature] = seen
+        return seen
 
 
 def find(activity: Activity, trace: Trace) -> InUse:
@@ -94,19 +115,31 @@ def find(activity: Activity, trace: Trace) -> InUse:
     trace : Trace
         Its events.
     """
-    names = [str(name) for name in trace.names]
-    seen = {use: _any(names, pattern.search) for use, pattern in _NAMES.items()}
-    for use in ("xla", "checkpoints", "several_steps"):
-        seen[use] = seen[use] or _any(map(str, activity.ops.values), _NAMES[use].search)
-    if activity.framework is PYTORCH:
-        updates = len(activity.optimizer_calls) > 0
-        # Without events of the host, its backward pass was not recorded either.
-        seen["optimizer"] = updates or not activity.has_host_ops
-        seen["backward"] = seen["backward"] or seen["optimizer"]
-    else:
+    return InUse(partial(_is_seen, activity, trace))
+
+
+def _is_seen(activity: Activity, trace: Trace, feature: str) -> bool:
+    if feature == "private_threads":
+        return has_private_threads(trace.lanes)
+    of_torch = activity.framework is PYTORCH
+    if feature in ("backward", "optimizer") and not of_torch:
         # Only names of PyTorch's events show a backward pass and an update.
-        seen |= {"backward": True, "optimizer": True, "compiled": False}
-    return InUse(private_threads=has_private_threads(trace.lanes), **seen)
+        return True
+    if feature == "compiled" and not of_torch:
+        return False
+    if feature == "optimizer":
+        return _updates(activity)
+    search = _NAMES[feature].search
+    if _any(map(str, trace.names), search):
+        return True
+    if feature in ("xla", "checkpoints", "several_steps"):
+        return _any(map(str, activity.ops.values), search)
+    # Without events of the host, its backward pass was not recorded either.
+    return feature == "backward" and _updates(activity)
+
+
+def _updates(activity: Activity) -> bool:
+    return len(activity.optimizer_calls) > 0 or not activity.has_host_ops
 
 
 def has_private_threads(lanes: pd.DataFrame) -> bool:

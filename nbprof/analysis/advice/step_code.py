@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import TORCH_OP, Activity
-from nbprof.analysis import hlo, sweep
+from nbprof.analysis import hlo
 from nbprof.analysis.advice.programs import most_rows, share_of_64_bit
 from nbprof.analysis.steps.step_rows import step_rows_ps
 from nbprof.analysis.steps.steps import counted
@@ -250,17 +250,12 @@ def _totals_over_hosts(callbacks: pd.DataFrame, other_work: pd.DataFrame) -> _To
     """The sums over hosts, each with its device with the most time."""
     keys = ["host", "device"] if "device" in callbacks else ["host"]
     other_by_key = dict(iter(other_work.groupby(keys, sort=False)))
-    columns = ["start", "end"]
     rows = []
     for key, calls in callbacks.groupby(keys, sort=False):
-        other = other_by_key.get(key, other_work.head(0))
-        spans = pd.concat([calls[columns], other[columns]])
-        kinds = np.repeat(np.asarray([1, 2], np.int16), [len(calls), len(other)])
-        starts, ends = spans["start"].to_numpy(np.int64), spans["end"].to_numpy(np.int64)
-        begins, stops, kind = sweep.flatten(starts, ends, kinds)
-        alone = int((stops - begins)[kind == 1].sum())
-        any_ps = Intervals.of_rows(calls).total()
-        rows.append((calls["host"].iloc[0], len(calls), any_ps, alone))
+        times = Intervals.of_rows(calls)
+        other = Intervals.of_rows(other_by_key.get(key, other_work.head(0)))
+        any_ps = times.total()
+        rows.append((calls["host"].iloc[0], len(calls), any_ps, any_ps - times.overlap(other)))
     devices = pd.DataFrame(rows, columns=["host", *_Totals._fields])
     busiest = devices.loc[devices.groupby("host")["any_ps"].idxmax()]
     return _Totals(*(float(busiest[name].sum()) for name in _Totals._fields))

@@ -22,10 +22,10 @@ from nbprof.activity.activity import (
     HOST_WAIT_INPUT,
     Activity,
 )
+from nbprof.analysis import sweep
 from nbprof.analysis.device_time.device_time import Work
 from nbprof.analysis.figures import largest, mean, median, percent
 from nbprof.analysis.steps.step_rows import step_bounds
-from nbprof.analysis.sweep import flatten
 from nbprof.core.intervals import Intervals, gaps_between
 from nbprof.core.trace import Int64s, Trace
 from nbprof.schema import frames
@@ -168,7 +168,7 @@ def causes(done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
     begun = _launched(done, trace)
     class_of_call = _class_of_call(activity)
     rows: list[tuple[object, ...]] = []
-    by_host: dict[int, list[Intervals]] = {}
+    by_host: dict[int, dict[int, Intervals]] = {}
     for host, device, device_rows in done.devices():
         if host not in by_host:
             by_host[host] = _host_causes(activity, trace, host, class_of_call)
@@ -177,8 +177,10 @@ def causes(done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
         total = waits.total()
         if not total:
             continue
-        spent = np.array([cause.overlap(waits) for cause in by_host[host]])
-        spent[0] = total - spent[1:].sum()
+        spent = np.zeros(len(CAUSES), np.int64)
+        for code, time in sweep.times(by_host[host], waits.overlap).items():
+            spent[code] = time
+        spent[0] = total - spent.sum()
         for code in np.argsort(-spent, kind="stable").tolist():
             if spent[code] > 0:
                 figures = (CAUSES[code], spent[code] / _MS, 100 * spent[code] / total)
@@ -195,27 +197,30 @@ def _class_of_call(activity: Activity) -> Int64s:
 
 def _host_causes(
     activity: Activity, trace: Trace, host: int, class_of_call: Int64s
-) -> list[Intervals]:
-    """The times of a host by cause, in the order of `CAUSES`."""
-    ops = activity.host_ops.take(activity.host_ops.host == host)
-    calls = activity.calls.take(activity.calls.host == host)
-    work = activity.work.take((activity.work.device < 0) & (activity.work.host == host))
-    starts = [ops.start, calls.start, work.start]
-    ends = [ops.end, calls.end, work.end]
-    classes = [
-        np.where(ops.dataset, _LOADING, _OP),
-        class_of_call[calls.kind],
-        _OF_WORK[work.cls],
+) -> dict[int, Intervals]:
+    """The `layers` of the causes of a host, indexes into `CAUSES`."""
+    ops, calls, work = activity.host_ops, activity.calls, activity.work
+    of_host = np.flatnonzero(ops.host == host), np.flatnonzero(calls.host == host)
+    on_threads = np.flatnonzero((work.device < 0) & (work.host == host))
+    parts = [
+        (ops, of_host[0], np.where(ops.dataset[of_host[0]], _LOADING, _OP)),
+        (calls, of_host[1], class_of_call[calls.kind[of_host[1]]]),
+        (work, on_threads, _OF_WORK[work.cls[on_threads]]),
+    ]
+    spans_of_parts = [
+        (rows.start[index], rows.end[index], cls.astype(np.int8)) for rows, index, cls in parts
     ]
     if not len(activity.calls):
         # A recorder that lists no calls still has those that launched something.
         launches, events = activity.launches, trace.events
         event = launches.event[launches.host == host]
-        starts.append(events.start[event])
-        ends.append(events.start[event] + events.duration[event])
-        classes.append(np.full(len(event), _OF_CALL["launch"]))
-    start, end = np.concatenate(starts), np.concatenate(ends)
-    cls = np.concatenate(classes).astype(np.int16)
-    has_class = cls > 0
-    low, high, cause = flatten(start[has_class], end[has_class], cls[has_class])
-    return [Intervals(low[cause == code], high[cause == code]) for code in range(len(CAUSES))]
+        start = events.start[event]
+        cls = np.full(len(event), _OF_CALL["launch"], np.int8)
+        spans_of_parts.append((start, start + events.duration[event], cls))
+
+    def spans(code: int) -> tuple[Int64s, Int64s]:
+        starts = [start[cls == code] for start, _, cls in spans_of_parts]
+        ends = [end[cls == code] for _, end, cls in spans_of_parts]
+        return np.concatenate(starts), np.concatenate(ends)
+
+    return sweep.layers(range(1, len(CAUSES)), spans)

@@ -18,7 +18,7 @@ from nbprof.analysis.figures import percent, ratio
 from nbprof.analysis.steps.steps import counted, waiting_percent
 from nbprof.analysis.table import stacked
 from nbprof.core import nesting
-from nbprof.core.factorize import unique_rows
+from nbprof.core.factorize import unique_rows, used_codes
 from nbprof.core.trace import Int64s
 from nbprof.frameworks.framework import Framework, Words
 from nbprof.frameworks.register import JAX, PYTORCH, UNKNOWN
@@ -514,7 +514,7 @@ def _rows_with(
     texts: npt.NDArray[np.object_], codes: pd.Series, pattern: re.Pattern[str]
 ) -> Int64s:
     """The rows whose texts begin with a pattern."""
-    code, row_code = np.unique(codes.to_numpy(np.int64), return_inverse=True)
+    code, row_code = used_codes(codes.to_numpy(np.int64), len(texts))
     matches = np.array([bool(pattern.match(str(text))) for text in texts[code]], np.bool_)
     return np.flatnonzero(matches[row_code])
 

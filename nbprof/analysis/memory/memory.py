@@ -118,13 +118,6 @@ def numbered(rows: pd.DataFrame, steps: pd.DataFrame, hosts: list[str]) -> pd.Da
     return rows.assign(step=pd.arrays.IntegerArray(number, row < 0))
 
 
-def allocated_bytes(activity: Activity) -> pd.Series:
-    """The size of the block of each allocation and deallocation; NA where neither states it."""
-    a = activity.allocations
-    source = _freed(a["memory"].to_numpy(), _addresses(a["address"]), a["allocation"].to_numpy())
-    return _sized(a["allocated"], np.flatnonzero(source >= 0), source)
-
-
 def _sized(size: pd.Series, freed: Int64s, source: Int64s) -> pd.Series:
     """Sizes, where a deallocation that states none has that of the block it frees."""
     if not size.isna().any():

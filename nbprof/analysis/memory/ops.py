@@ -6,12 +6,13 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import Activity
-from nbprof.analysis.memory.memory import allocated_bytes
 from nbprof.schema import frames
 
 
-def frame(activity: Activity) -> pd.DataFrame:
+def frame(activity: Activity, timeline: pd.DataFrame) -> pd.DataFrame:
     """One row per allocator and op, the largest increase first: the columns of `p.memory.ops`.
+
+    `timeline` is the result of `nbprof.analysis.memory.memory.timeline`.
 
     An event counts for the innermost op around it, a deallocation too, so that the increase of an
     op is `self_cpu_memory_usage` (or that of the device) of PyTorch's `key_averages()`, and *Self
@@ -20,10 +21,11 @@ def frame(activity: Activity) -> pd.DataFrame:
     rows = activity.allocations
     if not rows["allocated"].notna().any():
         return frames.empty("memory.ops")
-    size = allocated_bytes(activity)
+    size = timeline["allocated_bytes"]
     is_known = size.notna().to_numpy(np.bool_)
     taken = rows["allocation"].to_numpy(np.bool_)
-    nbytes = size.to_numpy(np.int64, na_value=0)
+    # The timeline has those of deallocations as negative numbers.
+    nbytes = np.where(taken, 1, -1) * size.to_numpy(np.int64, na_value=0)
     memory, op = rows["memory"].to_numpy(np.int64), rows["op"].to_numpy(np.int64)
     count = max(len(activity.ops.codes), 1)
     pair, distinct = pd.factorize(memory * count + op, sort=True)

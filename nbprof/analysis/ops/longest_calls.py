@@ -11,6 +11,7 @@ import pandas as pd
 from nbprof.activity.activity import Activity
 from nbprof.activity.tables import Spans
 from nbprof.analysis.input.input_pipeline import COPY_TO_DEVICE, copy_name
+from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
 
 Floats = npt.NDArray[np.float64]
@@ -110,21 +111,20 @@ def kernels(activity: Activity, frame: pd.DataFrame, start: Int64s) -> tuple[Flo
     launches = activity.kernels
     if not len(frame) or not len(launches):
         return start_us, length
-    kernel_codes, op_codes = activity.kernel_names.codes, activity.ops.codes
-    keys_of_rows = [
-        (kernel_codes.get(kernel, -1), op_codes.get(op, -1), round(longest * 1000))
-        for kernel, op, longest in zip(
-            frame["kernel"].tolist(), frame["op"].tolist(), frame["max_us"].tolist(), strict=True
-        )
-    ]
-    took = launches.duration // 1000
-    rows = np.flatnonzero(np.isin(took, [time for _, _, time in keys_of_rows]))[::-1]
-    keys = zip(
-        launches.kernel[rows].tolist(), launches.op[rows].tolist(), took[rows].tolist(), strict=True
+    kernel, op = (
+        np.array([codes.get(text, -1) for text in frame[column].tolist()], np.int64)
+        for column, codes in (("kernel", activity.kernel_names.codes), ("op", activity.ops.codes))
     )
-    # Of several the first: the last assignment wins.
-    first = dict(zip(keys, rows.tolist(), strict=True))
-    launch = np.array([first.get(key, -1) for key in keys_of_rows], np.int64)
+    max_ns = np.rint(frame["max_us"].to_numpy(np.float64) * 1000).astype(np.int64)
+    took = launches.duration // 1000
+    rows = np.flatnonzero(np.isin(took, max_ns))
+    first, code = unique_rows(
+        np.append(launches.kernel[rows], kernel),
+        np.append(launches.op[rows], op),
+        np.append(took[rows], max_ns),
+    )
+    # Launches come before the rows of the frame, so the first row of a key is its first launch.
+    launch = np.append(rows, np.full(len(frame), -1))[first[code[len(rows) :]]]
     launched = np.flatnonzero(launch >= 0)
     start_us[launched] = start[launches.event[launch[launched]]] / 1e9
     length[launched] = launches.duration[launch[launched]] / 1e9

@@ -319,8 +319,9 @@ def _by_time(self_ps: Int64s | npt.NDArray[np.float64], name: npt.NDArray[np.obj
     tied = np.flatnonzero(equal | np.append(equal[1:], False)[: len(self_ps)])
     if len(tied):
         rows = order[tied]
-        rank, _ = pd.factorize(name[rows], sort=True)
-        order[tied] = rows[np.lexsort((rank, -self_ps[rows]))]
+        names = name[rows].tolist()
+        rows = rows[sorted(range(len(rows)), key=names.__getitem__)]
+        order[tied] = rows[np.argsort(-self_ps[rows], kind="stable")]
     return order
 
 

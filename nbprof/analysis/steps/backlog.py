@@ -10,7 +10,7 @@ import pandas as pd
 
 from nbprof.activity.activity import CATEGORIES, Activity
 from nbprof.analysis import notes
-from nbprof.analysis.steps.steps import by_category, segments
+from nbprof.analysis.steps.steps import by_category, time_by_class
 from nbprof.core.intervals import extents
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s
@@ -29,14 +29,14 @@ def frame(activity: Activity) -> pd.DataFrame:
     host, host_of = np.unique(rows, return_inverse=True)
     start, stop = work["start"].to_numpy(np.int64), work["end"].to_numpy(np.int64)
     begin, end = extents(host_of, len(host), start, stop)
-    step, length, cls = segments(begin, end, host_of, start, stop, work["cls"].to_numpy())
-    time = by_category(len(host), end - begin, step, length, cls) / 1e9
+    by_class = time_by_class(begin, end, host_of, start, stop, work["cls"].to_numpy())
+    time = by_category(end - begin, by_class) / 1e9
     table = pd.DataFrame(
         {
             "host": [activity.hosts[i] for i in host.tolist()],
             "start_ms": begin / 1e9,
             "time_ms": (end - begin) / 1e9,
-            "busy_ms": np.bincount(step, length, len(host)) / 1e9,
+            "busy_ms": sum(by_class.values()) / 1e9,
             "device_events": np.bincount(host_of),
             **{f"{category}_ms": time[:, i] for i, category in enumerate(CATEGORIES)},
         }

@@ -34,14 +34,22 @@ from nbprof.activity.activity import (
     Activity,
     text_column,
 )
+from nbprof.analysis import sweep
 from nbprof.analysis.figures import percent
 from nbprof.analysis.steps.step_rows import step_bounds
 from nbprof.analysis.steps.warmup import averaged, crowded, number_between, starting, warming
-from nbprof.analysis.sweep import Classes, flatten
+from nbprof.analysis.sweep import Classes
 from nbprof.analysis.table import positions
 from nbprof.core import clip_to_steps
 from nbprof.core.factorize import unique_rows
-from nbprof.core.intervals import end_to_end, ends_before, extents, index_by_group, union_by_group
+from nbprof.core.intervals import (
+    Intervals,
+    end_to_end,
+    ends_before,
+    extents,
+    index_by_group,
+    union_by_group,
+)
 from nbprof.core.trace import Int64s
 from nbprof.frameworks.register import JAX
 
@@ -355,11 +363,12 @@ def _core_steps(activity: Activity, work: pd.DataFrame, host: int) -> pd.DataFra
     markers = activity.markers.frame()
     marked = set(markers.loc[markers["host"] == host, "device"].tolist())
     host_work = _united(work, host)
-    parts = [
-        _steps_of(activity, host_work, host, core).assign(device=core)
-        for core in cores
-        if core in marked
-    ]
+    device = host_work["device"].to_numpy()
+    parts = []
+    for core in cores:
+        if core in marked:
+            core_work = host_work.take(np.flatnonzero((device < 0) | (device == core)))
+            parts.append(_steps_of(activity, core_work, host, core).assign(device=core))
     return _on_all(parts)
 
 
@@ -429,7 +438,7 @@ def _steps_of(
     step, rows = step_of_spans(group, work["group"].to_numpy(), used)
     cls, device = work["cls"].to_numpy()[rows], device[rows]
     start, end = work["start"].to_numpy()[rows], work["end"].to_numpy()[rows]
-    pieces = segments(begin, stop, step, start, end, cls)
+    by_class = time_by_class(begin, stop, step, start, end, cls)
     facts = _host_facts(activity, host, cls, device)
     # A first or last step without any compute is only the edge of one: it was cut by the start or
     # the end of the capture. Where hosts mark the steps of devices (PyTorch) and run ahead of them,
@@ -439,7 +448,7 @@ def _steps_of(
     else:
         computes = (cls == HOST_COMPUTE) | (device >= 0)
     is_complete = _between_first_and_last(begin, step[computes])
-    time_ms = _time_ms(stop - begin, pieces, facts)
+    time_ms = _time_ms(stop - begin, by_class, facts)
     return pd.DataFrame(
         {
             "host": activity.hosts[host],
@@ -497,23 +506,22 @@ def _between_first_and_last(begin: Int64s, with_compute: Int64s) -> npt.NDArray[
 
 
 def _time_ms(
-    length: Int64s, pieces: tuple[Int64s, Int64s, Classes], facts: _HostFacts
+    length: Int64s, by_class: dict[int, Int64s], facts: _HostFacts
 ) -> dict[str, npt.NDArray[np.float64]]:
     """Time of the steps by category, copied to devices, and waited for devices, ms; NaN where
-    unknown. `pieces` is the result of `segments`.
+    unknown. `by_class` is the result of `time_by_class`.
     """
-    step, time, cls = pieces
-    steps = len(length)
-    total = by_category(steps, length, step, time, cls)
-    unknown = np.full(steps, np.nan)
+    total = by_category(length, by_class)
+    unknown = np.full(len(length), np.nan)
+    none = np.zeros(len(length), np.int64)
     columns: dict[str, npt.NDArray[np.float64]] = {
         f"{category}_ms": total[:, column] / 1e9 for column, category in enumerate(CATEGORIES)
     }
-    columns["host_to_device_ms"] = _time_of_class(steps, pieces, HOST_TO_DEVICE) / 1e9
+    columns["host_to_device_ms"] = by_class.get(HOST_TO_DEVICE, none) / 1e9
     # Without its kernels, a device that works looks like one that runs nothing.
     columns["waiting_ms"] = unknown
     if facts.has_waits and LOST_KERNELS not in facts.traits:
-        columns["waiting_ms"] = _time_of_class(steps, pieces, HOST_WAIT_DEVICE) / 1e9
+        columns["waiting_ms"] = by_class.get(HOST_WAIT_DEVICE, none) / 1e9
     # Time that was not recorded is unknown, not 0.
     silent: list[str] = []
     if not facts.has_devices:
@@ -537,15 +545,6 @@ def _time_ms(
     return columns
 
 
-def _time_of_class(steps: int, pieces: tuple[Int64s, Int64s, Classes], value: int) -> Int64s:
-    """int64[steps]: the time of one class, ps."""
-    step, time, cls = pieces
-    total = np.zeros(steps, np.int64)
-    of_class = cls == value
-    np.add.at(total, step[of_class], time[of_class])
-    return total
-
-
 def step_of_spans(
     group: Int64s, of_span: npt.NDArray[np.integer], used: npt.NDArray[np.bool_]
 ) -> tuple[Int64s, Int64s]:
@@ -566,11 +565,10 @@ def step_of_spans(
     return step[rows], rows
 
 
-def segments(
+def time_by_class(
     begin: Int64s, stop: Int64s, step: Int64s, start: Int64s, end: Int64s, cls: Classes
-) -> tuple[Int64s, Int64s, Classes]:
-    """Steps divided into pieces of one class: index of the step, length and class of each. An
-    instant without work is in none.
+) -> dict[int, Int64s]:
+    """By class: the time of each step in which it is the largest, ps, int64[steps].
 
     Parameters
     ----------
@@ -583,20 +581,25 @@ def segments(
     # All steps are swept at once: each span is clipped to its step, and the steps are laid end to
     # end.
     offset = end_to_end(begin, stop)
-    low = np.maximum(start, begin[step])
-    high = np.maximum(np.minimum(end, stop[step]), low)
-    shift = offset[step]
-    start, end, cls = flatten(low + shift, high + shift, cls)
-    pieces = np.diff(np.append(np.searchsorted(start, begin + offset), len(start)))
-    return np.repeat(np.arange(len(begin)), pieces), end - start, cls
+
+    def spans(value: int) -> tuple[Int64s, Int64s]:
+        rows = np.flatnonzero(cls == value)
+        in_step = step[rows]
+        low = np.maximum(start[rows], begin[in_step])
+        high = np.minimum(end[rows], stop[in_step])
+        shift = offset[in_step]
+        return low + shift, high + shift
+
+    low, high = begin + offset, stop + offset
+    layers = sweep.layers(sweep.occurring(cls), spans)
+    return sweep.times(layers, lambda covered: covered.covered_within(low, high))
 
 
-def by_category(
-    steps: int, step_time: Int64s, step: Int64s, length: Int64s, cls: Classes
-) -> Int64s:
+def by_category(step_time: Int64s, by_class: dict[int, Int64s]) -> Int64s:
     """int64[steps, categories]: the time of each category, ps; the rest of `step_time` is other."""
-    total = np.zeros((steps, len(CATEGORIES)), np.int64)
-    np.add.at(total.reshape(-1), step * len(CATEGORIES) + _COLUMN_OF_CLASS[cls], length)
+    total = np.zeros((len(step_time), len(CATEGORIES)), np.int64)
+    for value, time in by_class.items():
+        total[:, _COLUMN_OF_CLASS[value]] += time
     total[:, CATEGORIES.index("other")] += step_time - total.sum(axis=1)
     return total
 
@@ -789,9 +792,9 @@ def compute_by_width(activity: Activity) -> ByWidth | None:
     # The groups are laid end to end, so that one sweep serves all of them.
     code, groups = pd.factorize(work.host.astype(np.int64) << 40 | work.group)
     shift = end_to_end(*extents(code, len(groups), work.start, work.end))[code]
-    start, end, cls = flatten(work.start + shift, work.end + shift, work.cls)
+    layers = sweep.layers_of(work.start + shift, work.end + shift, work.cls)
+    time = sweep.times(layers, Intervals.total)
     half, full, unknown = (
-        int((end - start)[cls == value].sum())
-        for value in (DEVICE_COMPUTE_16, DEVICE_COMPUTE_32, DEVICE_COMPUTE)
+        time.get(value, 0) for value in (DEVICE_COMPUTE_16, DEVICE_COMPUTE_32, DEVICE_COMPUTE)
     )
     return half, full, unknown

@@ -79,17 +79,18 @@ def _table(
     cls = work["cls"].to_numpy()[rows]
     start, end = (work[c].to_numpy()[rows] for c in ("start", "end"))
     end = _prolonged(step, start, end, cls)
-    total = steps.by_category(
-        len(group), stop - begin, *steps.segments(begin, stop, step, start, end, cls)
-    )
+    by_class = steps.time_by_class(begin, stop, step, start, end, cls)
+    total = steps.by_category(stop - begin, by_class)
     # A step is whole with any compute that nothing of a larger class hides, also outside of its
     # time.
     first, last = np.full(len(group), np.iinfo(np.int64).max), begin.copy()
     np.minimum.at(first, step, start)
     np.maximum.at(last, step, end)
-    index, _, seen = steps.segments(np.minimum(first, last), last, step, start, end, cls)
+    seen = steps.time_by_class(np.minimum(first, last), last, step, start, end, cls)
     formed = np.zeros(len(group), np.bool_)
-    formed[index[np.isin(seen, steps.COMPUTE if on_device else (HOST_COMPUTE,))]] = True
+    for compute in steps.COMPUTE if on_device else (HOST_COMPUTE,):
+        if compute in seen:
+            formed |= seen[compute] > 0
     # Only hosts give steps a name.
     names = list(map(str, group.tolist()))
     if not on_device:

@@ -42,7 +42,7 @@ def adapt(trace: Trace) -> list[Note]:
     process = lanes["pid"].astype(str)
     on_host = (process == HOST).to_numpy(np.bool_)[events.lane]
     of_device = process.str.match(_DEVICE).to_numpy(np.bool_)
-    work = np.flatnonzero(of_device[events.lane])
+    work = events.of_lanes(of_device)
     ops = np.flatnonzero(on_host)
     outer = _around_others(trace, work, ops)
     first = len(trace.strings)

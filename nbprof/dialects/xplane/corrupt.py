@@ -61,7 +61,7 @@ class _OfGpus(Mender):
 
     def _rows(self, host: int, *kinds: str) -> Int64s:
         lanes = self._of_gpu & np.isin(self._lane_kind, kinds) & (self.lane_host == host)
-        return np.flatnonzero(lanes[self.trace.events.lane])
+        return self.trace.events.of_lanes(lanes)
 
     def work(self, host: int) -> Int64s:
         """Events on streams of GPUs."""
@@ -70,7 +70,7 @@ class _OfGpus(Mender):
     def calls(self, host: int) -> Int64s:
         """Calls into the driver, which carry the id of what they started."""
         lanes = (self._lane_kind == "host") & (self.lane_host == host)
-        rows = np.flatnonzero(lanes[self.trace.events.lane])
+        rows = self.trace.events.of_lanes(lanes)
         return rows[self.trace.arg(self.correlation, rows=rows) > 0]
 
     def is_kernel(self, rows: Int64s) -> npt.NDArray[np.bool_]:
@@ -107,7 +107,7 @@ class _OfCores(Mender):
         return chosen
 
     def _rows(self, host: int, *lines: str) -> Int64s:
-        return np.flatnonzero(self._lanes(host, lines)[self.trace.events.lane])
+        return self.trace.events.of_lanes(self._lanes(host, lines))
 
     def work(self, host: int) -> Int64s:
         """Ops of cores."""
@@ -117,7 +117,7 @@ class _OfCores(Mender):
         """Events that a profiler derived from ops."""
         lanes = self._of_core & ~np.isin(self._line, (*_IN_ORDER, *_OPS)) & (self.lane_host == host)
         derived = lanes & (self.trace.lanes["kind"] == "derived").to_numpy(np.bool_)
-        return np.flatnonzero(derived[self.trace.events.lane])
+        return self.trace.events.of_lanes(derived)
 
     def device(self, host: int) -> None:
         """Steps and programs, which follow one another, and the ops in them."""
@@ -155,7 +155,7 @@ class _OfCores(Mender):
         """The runs of programs of the core of a line; the steps where no programs were recorded."""
         of_core = self._plane == self._plane[lane]
         for lines in (_PROGRAMS, _STEPS):
-            rows = np.flatnonzero((of_core & np.isin(self._line, lines))[self.trace.events.lane])
+            rows = self.trace.events.of_lanes(of_core & np.isin(self._line, lines))
             if len(rows):
                 break
         return rows

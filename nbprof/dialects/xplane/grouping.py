@@ -143,7 +143,7 @@ def _fill(trace: Trace, group: Int32s) -> None:
     gpu = np.array([plane.name.startswith("/device:GPU:") for plane in trace.planes], np.bool_)
     gpu[list(derived)] = False
     plane = lanes["plane"].to_numpy(np.int64)
-    rows = np.flatnonzero(((kind == "device") & gpu[plane])[events.lane])
+    rows = events.of_lanes((kind == "device") & gpu[plane])
     if not (group[rows] < 0).any() or not (group[rows] >= 0).any():
         return
     of_row = plane[events.lane[rows]]

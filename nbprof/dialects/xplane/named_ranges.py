@@ -25,7 +25,7 @@ def ranges(placed: Placed, activity: act.Activity) -> Ranges:
     trace = placed.trace
     of_python = trace.lanes["thread"].astype(str).str.startswith("python").to_numpy(np.bool_)
     of_lane = (placed.lane_kind == "host") & of_python
-    rows = np.flatnonzero(of_lane[trace.events.lane])
+    rows = trace.events.of_lanes(of_lane)
     # Functions of Python are around and in ranges alike.
     rows = rows[~starting(heads(trace.names), "$")[trace.events.name[rows]]]
     marks = activity.markers.event

@@ -25,6 +25,7 @@ from nbprof.activity.tables import Markers, Work
 from nbprof.core.factorize import heads, starting, unique_rows
 from nbprof.core.intervals import Intervals
 from nbprof.core.receipt import Note
+from nbprof.core.runs import rows_by_code
 from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects.xplane import notes
 from nbprof.dialects.xplane import tpu as xplane_tpu
@@ -519,7 +520,9 @@ def _steps(
 
 def _programs_of_loop(runs: pd.DataFrame) -> list[str]:
     """Programs whose runs end steps, the main one first; empty if there is none."""
-    spans = dict(list((runs["end"] - runs["start"]).groupby(runs["module"])))
+    code, names = pd.factorize(runs["module"].to_numpy(object), sort=True)
+    length = (runs["end"] - runs["start"]).to_numpy(np.int64)
+    spans = {str(name): length[rows] for name, rows in zip(names, rows_by_code(code), strict=True)}
     total: dict[str, int] = {}
     candidates = []
     for name, durations in spans.items():
@@ -531,7 +534,7 @@ def _programs_of_loop(runs: pd.DataFrame) -> list[str]:
     if not main or total[main] < LEAST_SHARE * sum(total.values()):
         return []
     main = _closing(runs["module"], main, candidates)
-    usual = {name: float(spans[name].median()) for name in candidates}
+    usual = {name: float(np.median(spans[name])) for name in candidates}
     return [main, *_loops(runs["module"], main, candidates, usual)]
 
 

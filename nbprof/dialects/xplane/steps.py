@@ -300,7 +300,9 @@ def _compiled_work(placed: Placed, activity: act.Activity) -> Work:
     step does nothing meanwhile.
     """
     runs = np.flatnonzero(placed.named(_RUN)[placed.trace.events.name] & placed.on_host)
-    rows = np.sort(np.concatenate([xplane_cpu_ops.run_rows(placed), cpu_copies.rows(placed), runs]))
+    rows = np.concatenate([xplane_cpu_ops.run_rows(placed), cpu_copies.rows(placed), runs])
+    # Three sorted parts, which a stable sort only merges.
+    rows = np.sort(rows, kind="stable")
     rows = rows[placed.step_group[rows] < 0]
     copied = cpu_copies.named(placed)
     events = placed.trace.events

@@ -61,10 +61,10 @@ def module_lanes(trace: Trace) -> Int64s:
 def carriers(trace: Trace, of_lane: Int64s) -> tuple[Int64s, Int64s]:
     """Events on TPU cores, and the event of the grouping line in which each begins (-1)."""
     events = trace.events
-    on_core = np.flatnonzero((of_lane >= 0)[events.lane])
+    on_core = events.of_lanes(of_lane >= 0)
     carrier = np.full(len(on_core), -1, np.int64)
     target = of_lane[events.lane[on_core]]
-    for lane in np.unique(target).tolist():
+    for lane in np.unique(of_lane[of_lane >= 0]).tolist():
         first, stop = _events_of(trace, lane)
         rows = np.flatnonzero(target == lane)
         start = events.start[on_core[rows]]

@@ -52,7 +52,7 @@ class MemoryFrames(StepFrames):
     @frame
     def _of_allocations(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         timeline = memory.numbered(memory.timeline(self.activity), self.steps, self.hosts)
-        by_op = memory_ops.frame(self.activity)
+        by_op = memory_ops.frame(self.activity, timeline)
         # Nothing else needs this table, which is as large as the timeline.
         self.activity.forget("allocations")
         if self.as_read.receipt.events >= trim.MANY_EVENTS:

@@ -163,8 +163,13 @@ def _unit(middle: Floats, largest: Floats) -> Floats:
 def median(values: Floats) -> Floats:
     """Over the workers; of a column that nobody recorded NaN."""
     medians: Floats = np.full(values.shape[1], np.nan)
-    recorded = np.isfinite(values).any(axis=0)
-    medians[recorded] = np.nanmedian(values[:, recorded], axis=0)
+    count = np.isfinite(values).sum(axis=0)
+    recorded = np.flatnonzero(count)
+    # Missing values are sorted behind the others. np.nanmedian takes ten times as long for a few
+    # rows of many columns.
+    ordered, last = np.sort(values[:, recorded], axis=0), count[recorded] - 1
+    column = np.arange(len(recorded))
+    medians[recorded] = (ordered[last // 2, column] + ordered[(last + 1) // 2, column]) / 2
     return medians
 
 
