@@ -12,6 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from nbprof.core.errors import NbprofError
+from nbprof.core.garbage import importing
 
 if TYPE_CHECKING:
     from nbprof.cli.progress import Tell
@@ -116,7 +117,8 @@ def opened(
 
     Several paths are the hosts of one run, several of `graph_capture` those of one recording.
     """
-    from nbprof.profiles.load import read
+    with importing():
+        from nbprof.profiles.load import read
 
     # Three digits are more runs than anybody counts; a date is a name.
     name_or_index = int(run) if run is not None and re.fullmatch(r"-?\d{1,3}", run) else run
