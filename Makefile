@@ -28,7 +28,7 @@ $(BIN)/python:
 
 # The installed product: a wheel built from this tree, JavaScript included.
 $(VENV)/.demo: $(BIN)/python pyproject.toml hatch_build.py package-lock.json $(NATIVE) $(shell find nbprof js -name '*.py' -o -name '*.ts' -o -name '*.css' 2>/dev/null)
-	rm -rf nbprof/static/*.js nbprof/labextension
+	rm -rf nbprof/static/*.js* nbprof/labextension
 	$(BIN)/python -m pip install --quiet ".[demo]"
 	rm -f $(VENV)/.test
 	touch $@
@@ -149,5 +149,5 @@ wheels: $(VENV)/.test
 	done
 
 clean:
-	rm -rf $(VENV) node_modules lib build dist nbprof/static/*.js nbprof/labextension
+	rm -rf $(VENV) node_modules lib build dist nbprof/static/*.js* nbprof/labextension
 	rm -f nbprof/native/*.so nbprof/native/*.dylib nbprof/native/*.dll

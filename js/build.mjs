@@ -1,5 +1,6 @@
 // Builds the bundles with esbuild:
-//   node js/build.mjs          nbprof/static/dashboard.js, for anywidget and HTML pages, and usual.js, for most outputs
+//   node js/build.mjs          nbprof/static/dashboard.js, for anywidget and HTML pages, and usual.js, for most outputs,
+//                              both gzipped as well
 //   node js/build.mjs --lab    lib/lab/index.js, which jupyter-builder makes the lab extension from
 //   node js/build.mjs --page   build/dev.js, for js/tests/dev.html
 //   node js/build.mjs --watch  the first one, again at each change
@@ -159,6 +160,8 @@ async function bundle(one) {
         ).code,
   );
   await mkdir(dirname(one.outfile), { recursive: true });
+  const packed = gzipSync(code, { level: 9 });
   await writeFile(one.outfile, code);
-  console.log(`${(code.length / 1000).toFixed(1)} kB, ${(gzipSync(code).length / 1000).toFixed(1)} kB gzipped`);
+  await writeFile(`${one.outfile}.gz`, packed);
+  console.log(`${(code.length / 1000).toFixed(1)} kB, ${(packed.length / 1000).toFixed(1)} kB gzipped`);
 }

@@ -78,7 +78,10 @@ def __getattr__(name: str) -> Any:
     if name in _MODULE_OF:
         from importlib import import_module
 
-        return getattr(import_module(_MODULE_OF[name]), name)
+        from nbprof.core.garbage import importing
+
+        with importing():
+            return getattr(import_module(_MODULE_OF[name]), name)
     if name in ("cache", "capture", "keras", "torch"):
         from importlib import import_module
 

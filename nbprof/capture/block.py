@@ -16,6 +16,7 @@ from nbprof.capture.options import Options, options_of, signature
 from nbprof.capture.shield import Shield
 from nbprof.core import remedies
 from nbprof.core.errors import CaptureError, NbprofError
+from nbprof.core.garbage import importing
 
 if TYPE_CHECKING:
     from nbprof.capture.session import Session
@@ -141,7 +142,8 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
         try:
             # No Ctrl-C leaves half of a module behind.
             with Shield() as shield, shield.opened():
-                from nbprof.profiles.load import open_recording
+                with importing():
+                    from nbprof.profiles.load import open_recording
 
                 self.result = open_recording(recording)
         except KeyboardInterrupt:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from textwrap import indent
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from nbprof.cli import output, source
-from nbprof.cli.progress import shown
+from nbprof.cli import answers, output, source
+
+if TYPE_CHECKING:
+    from nbprof.profiles.profile import Profile
 
 
 @click.command(name="advice")
@@ -16,33 +18,38 @@ from nbprof.cli.progress import shown
 @output.as_json
 def command(as_json: bool, **options: Any) -> None:
     """What to change, largest gain first, with the evidence and the code."""
-    with shown() as tell:
-        profile = source.opened(tell, **options)
-        advice = profile.advice
-    if as_json:
-        output.write_json("advice", {"run": output.about(profile), "advice": advice})
-        return
+    compute = _as_json if as_json else _as_text
+    style = output.styled("", bold=True)
+    click.echo(answers.about_run("advice", options, compute, [as_json, style]))
+
+
+def _as_json(profile: Profile) -> str:
+    advice = profile.advice
+    return output.text("advice", {"run": output.about(profile), "advice": advice})
+
+
+def _as_text(profile: Profile) -> str:
     from nbprof.display import wording
     from nbprof.tools import dashboard
     from nbprof.tools.common import gain_unit
 
-    findings = advice.to_dict("records")
-    for number, finding in enumerate(findings, 1):
+    lines: list[str] = []
+    for number, finding in enumerate(profile.advice.to_dict("records"), 1):
         unit = gain_unit(profile.overview, finding["gain_ms_per_step"])
         gain = wording.gain(
             finding["gain_ms_per_step"], finding["gain_is"], unit.per, unit.gain_percent
         )
-        click.echo(
-            ("\n" if number > 1 else "")
-            + output.styled(f"{number}. {finding['title']}", bold=True)
-            + (f" ({gain})" if gain else "")
-        )
-        click.echo(f"   {wording.one_line(wording.plain(finding['evidence']))}")
-        click.echo(
+        if lines:
+            lines.append("")
+        title = output.styled(f"{number}. {finding['title']}", bold=True)
+        lines.append(title + (f" ({gain})" if gain else ""))
+        lines.append(f"   {wording.one_line(wording.plain(finding['evidence']))}")
+        lines.append(
             f"   rule {finding['rule']}, severity {finding['severity']}, {finding['certainty']};"
             f" refuted if {finding['refuted_by']}"
         )
         if finding["fix"]:
-            click.echo("\n" + indent(finding["fix"], "   "))
-    if not findings:
-        click.echo(wording.plain(dashboard.spoken(profile.run).overview.no_advice))
+            lines += ["", indent(finding["fix"], "   ")]
+    if not lines:
+        return wording.plain(dashboard.spoken(profile.run).overview.no_advice)
+    return "\n".join(lines)

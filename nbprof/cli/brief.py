@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from nbprof.cli import source
+from nbprof.cli import answers, source
 from nbprof.cli.progress import shown
 
 
@@ -28,6 +28,10 @@ from nbprof.cli.progress import shown
 @source.redacted
 def command(against: str | None, tokens: int, redact: bool, **options: Any) -> None:
     """What matters most, as Markdown for a language model; each figure with its call."""
+    if against is None and not redact:
+        text = answers.about_run("brief", options, lambda profile: profile.brief(tokens), [tokens])
+        click.echo(text, nl=False)
+        return
     with shown() as tell:
         profile = source.opened(tell, **options)
         from nbprof.profiles.brief import brief

@@ -7,6 +7,8 @@ it returns is the exit code; None is 0.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import io
 import os
 import re
@@ -49,6 +51,9 @@ answer.
 INTERRUPTED, CLOSED_PIPE = 130, 141
 """As a shell reports a process that SIGINT or SIGPIPE ended."""
 
+
+# As the process ends, Python would scan all objects for cycles, which takes longer than an answer.
+atexit.register(gc.freeze)
 
 _RANK = re.compile(r"p\.rank\((\d+)\)")
 _CAPTURE = re.compile(r"\bgraph_capture\b(?= (?:is for|a trace))")

@@ -12,9 +12,11 @@ import click
 from click.shell_completion import CompletionItem
 
 from nbprof.core.errors import NbprofError
+from nbprof.core.garbage import importing
 
 if TYPE_CHECKING:
     from nbprof.cli.progress import Tell
+    from nbprof.core.files import RunFiles
     from nbprof.profiles.profile import Profile
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -111,35 +113,64 @@ def opened(
     executor: int | None = None,
     storage_options: Sequence[str] = (),
     graph_capture: Sequence[str] = (),
+    files: RunFiles | None = None,
 ) -> Profile:
     """Open the selected profile.
 
     Several paths are the hosts of one run, several of `graph_capture` those of one recording.
+    `files` are those of the selected run, if they were found already.
     """
-    from nbprof.profiles.load import read
+    with importing():
+        from nbprof.profiles.load import read
 
-    # Three digits are more runs than anybody counts; a date is a name.
-    name_or_index = int(run) if run is not None and re.fullmatch(r"-?\d{1,3}", run) else run
-    source = paths[0] if len(paths) == 1 else list(paths)
     captures = list(graph_capture) or None
     profile = read(
-        source,
-        name_or_index,
+        _source(paths),
+        _name_or_index(run),
         tell,
+        files=files,
         storage_options=keys(storage_options),
         executor=executor,
         graph_capture=captures,
     )
-    count = newest_of(profile)
-    if count:
-        click.echo(
-            f"nbprof: {paths[0]} has {count:,} runs, and the newest was read:"
-            f" {profile.run.source.name}",
-            err=True,
-        )
+    if profile.run.files is not None:
+        tell_newest(paths, profile.run.files)
     if rank is None:
         return profile
     return profile.rank(int(rank) if rank.isdecimal() and rank not in profile.hosts else rank)
+
+
+def found(paths: Sequence[str], run: str | None = None) -> RunFiles:
+    """The files of the selected run.
+
+    Raises
+    ------
+    ReadError
+    """
+    from nbprof.sources.locate import find
+
+    return find(_source(paths), _name_or_index(run))
+
+
+def _source(paths: Sequence[str]) -> str | list[str]:
+    return paths[0] if len(paths) == 1 else list(paths)
+
+
+def _name_or_index(run: str | None) -> str | int | None:
+    # Three digits are more runs than anybody counts; a date is a name.
+    if run is not None and re.fullmatch(r"-?\d{1,3}", run):
+        return int(run)
+    return run
+
+
+def tell_newest(paths: Sequence[str], files: RunFiles) -> None:
+    """Print which of several runs was read because it is the newest."""
+    if files.newest_of > 1:
+        click.echo(
+            f"nbprof: {paths[0]} has {files.newest_of:,} runs, and the newest was read:"
+            f" {files.name}",
+            err=True,
+        )
 
 
 def newest_of(profile: Profile) -> int:

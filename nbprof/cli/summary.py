@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from nbprof.cli import output, source
-from nbprof.cli.progress import shown
+from nbprof.cli import answers, output, source
+
+if TYPE_CHECKING:
+    from nbprof.profiles.profile import Profile
 
 
 @click.command(name="summary")
@@ -15,17 +17,18 @@ from nbprof.cli.progress import shown
 @output.as_json
 def command(as_json: bool, **options: Any) -> None:
     """What bounds the step, with the supporting figures."""
-    with shown() as tell:
-        profile = source.opened(tell, **options)
-        answer: dict[str, Any] = {}
-        text = ""
-        if as_json:
-            answer["run"] = output.about(profile)
-            answer["overview"] = profile.overview
-            answer["steps"] = profile.steps.summary
-        else:
-            text = profile.text()
-    if as_json:
-        output.write_json("summary", answer)
-    else:
-        click.echo(text)
+    compute = _as_json if as_json else _as_text
+    click.echo(answers.about_run("summary", options, compute, [as_json]))
+
+
+def _as_json(profile: Profile) -> str:
+    answer = {
+        "run": output.about(profile),
+        "overview": profile.overview,
+        "steps": profile.steps.summary,
+    }
+    return output.text("summary", answer)
+
+
+def _as_text(profile: Profile) -> str:
+    return profile.text()

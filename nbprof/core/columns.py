@@ -242,12 +242,7 @@ class Columns:
                 tuple((name, array.dtype.str) for name, array in self.__dict__.items())
             ).copy()
         if self._frame is None:
-            # An index of objects stays one, where pandas would look into an array for strings.
-            columns = {
-                name: pd.Index(array, dtype=object) if array.dtype == object else array
-                for name, array in self.__dict__.items()
-            }
-            object.__setattr__(self, "_frame", pd.DataFrame(columns, copy=False))
+            object.__setattr__(self, "_frame", _without_copies(self.__dict__))
         assert self._frame is not None
         return self._frame
 
@@ -255,4 +250,16 @@ class Columns:
 @cache
 def _frame_without_rows(columns: tuple[tuple[str, str], ...]) -> pd.DataFrame:
     """An empty DataFrame of the columns with these names and dtypes."""
-    return pd.DataFrame({name: pd.Series([], dtype=np.dtype(dtype)) for name, dtype in columns})
+    arrays = {name: np.zeros(0, dtype) for name, dtype in columns}
+    return _without_copies(arrays, pd.RangeIndex(0))
+
+
+def _without_copies(
+    arrays: Mapping[str, npt.NDArray[Any]], index: pd.Index | None = None
+) -> pd.DataFrame:
+    # An index of objects stays one, where pandas would look into an array for strings.
+    columns = {
+        name: pd.Index(array, dtype=object) if array.dtype == object else array
+        for name, array in arrays.items()
+    }
+    return pd.DataFrame(columns, index=index, copy=False)

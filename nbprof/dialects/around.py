@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.core import nesting
+from nbprof.core.late_pattern import late_pattern
 from nbprof.core.trace import Trace
 
 Flags = npt.NDArray[np.bool_]
@@ -49,21 +50,21 @@ _HELPERS = (
     r"json[/\\]__init__|<frozen importlib\._bootstrap>|<frozen abc>"
 )
 KINETO = Names(
-    re.compile(
+    late_pattern(
         rf"{_LIBRARY}(?!{_OWN_THREADS})(?:runpy\.py|<frozen"
         r" runpy>|threading\.py|contextlib\.py|ipykernel_launcher\.py|(?:asyncio|"
         r"concurrent[/\\]futures|tornado|traitlets|zmq|ipykernel|IPython|jupyter_client|debugpy|"
         r"nbprof)[/\\][^(]*)\(\d+\): "
     ),
-    re.compile(rf"{_LIBRARY}(?:{_OWN_THREADS}|(?:{_HELPERS})(?:\.py)?\(\d+\): )"),
-    re.compile(r"<built-in"),
+    late_pattern(rf"{_LIBRARY}(?:{_OWN_THREADS}|(?:{_HELPERS})(?:\.py)?\(\d+\): )"),
+    late_pattern(r"<built-in"),
 )
 """PyTorch: `IPython/core/interactiveshell.py(3526): run_code`."""
 
 XSPACE = Names(
     # A file by its name alone may be anyone's: only those that are called as no other file is, or
     # with their functions.
-    re.compile(
+    late_pattern(
         r"\$(?:(?:runpy|<frozen runpy>|threading|contextlib|ipykernel_launcher|interactiveshell|"
         r"async_helpers|zmqshell|ipkernel|kernelbase|kernelapp|base_events|selector_events|ioloop|"
         r"zmqstream|iostream|parentpoller|shellchannel)(?:\.py)?:\d+ |"
@@ -71,14 +72,14 @@ XSPACE = Names(
         r"events\.py:\d+ (?:_run|trigger)\b|runners\.py:\d+ (?:run|run_until_complete)\b|"
         r"thread\.py:\d+ (?:run|_worker)\b)"
     ),
-    re.compile(
+    late_pattern(
         rf"\$(?:(?:{_HELPERS}|attrsettr|traitlets|compilerop|display_trap|builtin_trap|"
         r"displaypub)(?:\.py)?:\d+ "
         r"|asyncio\.py:\d+ (?:add_callback|call_at)\b|session\.py:\d+"
         r" (?:msg|send)\b|history\.py:\d+ store_(?:inputs|output)\b"
         r"|(?:bounds|live_status|python_samples)\.py:\d+ _run\b|jax\.py:\d+ wait\b)"
     ),
-    re.compile(r"\$[^:]+ [^:]+\Z"),
+    late_pattern(r"\$[^:]+ [^:]+\Z"),
 )
 """TensorFlow and JAX: `$interactiveshell.py:3526 run_code`, and `$builtins exec`."""
 

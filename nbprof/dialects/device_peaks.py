@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from nbprof.core.late_pattern import late_pattern
+
 _NVIDIA: dict[tuple[int, int], int] = {
     (2, 0): 64,
     (3, 0): 384,
@@ -143,7 +145,7 @@ _H100 = Named(989.4, 989.4, 494.7, 66.9, 66.9, 1978.9, 3350)
 _A100 = Named(312, 312, 156, 19.5, 19.5, 0, 1555)
 _MI300X = Named(1307.4, 1307.4, 653.7, 163.4, 163.4, 2614.9, 5300)
 _NAMED: tuple[tuple[re.Pattern[str], Named], ...] = tuple(
-    (re.compile(rf"(?:NVIDIA |AMD |Tesla )*{pattern}\Z"), peaks)
+    (late_pattern(rf"(?:NVIDIA |AMD |Tesla )*{pattern}\Z"), peaks)
     for pattern, peaks in (
         (r"P100-SXM2-16GB", Named(21.2, 0, 0, 10.6, 5.3, 0, 732)),
         (r"P100-PCIE-16GB", Named(18.7, 0, 0, 9.3, 4.7, 0, 732)),

@@ -11,11 +11,13 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from nbprof.core.late_pattern import late_pattern
+
 YES, NO, UNKNOWN = 1, 0, -1
 
 # Plain arithmetic in spite of what else the name says: "xmma" and "cutlass3x" also name kernels of
 # the ordinary (SIMT) units, and the helpers of an attention only add up, clear or convert.
-_NVIDIA_NO = re.compile(
+_NVIDIA_NO = late_pattern(
     r"_?simt_|MmaSimt|OpClassSimt|ffma|_f32f32_f32f32_f32|(?<!tensorop_)(?:^|"
     r"[^a-z0-9])[sdcz]gemm(?![a-z0-9])|scudnn|gemv|splitK?[rR]educe|flash_bwd_(?:dot_do_o|convert|"
     r"clear)|flash_fwd_splitkv_combine|FlashAttn\w*(?:Preprocess|Postprocess|Combine)|"
@@ -25,7 +27,7 @@ _NVIDIA_NO = re.compile(
     # Kernels of torch.compile for elementwise work and reductions.
     r"^triton_(?:poi|red|per|for|unk|split_scan)_|^triton_softmax"
 )
-_NVIDIA_YES = re.compile(
+_NVIDIA_YES = late_pattern(
     # Volta to Ampere: the shape of the instruction, as m8n8k4 is 884.
     r"[hsdic](?:884|1688|8816|16816|16832|161616|16864)|tf32gemm|16816|hmma|imma_|m(?:8|16)n8k\d|"
     r"m16nXk|tensor\d+x\d+x\d+|dgrad_1x1_stride_2x2|first_layer_wgrad_kernel|conv1x1|conv2d_c1_k1|"
@@ -42,19 +44,19 @@ _NVIDIA_YES = re.compile(
 )
 # Triton's kernels have the name of their Python function: it tells products, but not their unit
 # (fp32 without TF32 does not run on Tensor Cores).
-_COMPILED_PRODUCT = re.compile(r"[A-Za-z_]\w*(?:\.kd)?\Z")
-_PRODUCT = re.compile(
+_COMPILED_PRODUCT = late_pattern(r"[A-Za-z_]\w*(?:\.kd)?\Z")
+_PRODUCT = late_pattern(
     r"^triton_(?:tem|mm|bmm)_|gemm|matmul|attn|attention|(?:^|_)(?:moe|flash|bmm|mm)_|_fwd_kernel|"
     r"_bwd_kernel|flex_"
 )
 
-_AMD_YES = re.compile(
+_AMD_YES = late_pattern(
     # `gemm_fusion` is XLA's Triton; the matrix cores of AMD take every type that it makes products
     # of.
     r"mfma|wmma|_xdl|xdlops|gtcx|gemm_fusion|miopenSp3AsmConvRage|Custom_Cijk_|_MI\d+x\d+x\d+|"
     r"ck_tile::\w*(?:Gemm|Fmha)|[Ff]mha_?(?:[Ff]wd|[Bb]wd)"
 )
-_AMD_NO = re.compile(
+_AMD_NO = late_pattern(
     r"fmha_bwd_(?:dot_do_o|convert)|FmhaBwd(?:OGradDotO|ConvertQGrad)|FmhaFwdSplitKVCombine|"
     r"fmha_fwd_splitkv_combine"
 )
@@ -86,18 +88,18 @@ def uses_tensor_core(kernel: str, amd: bool = False) -> int:
     return NO
 
 
-_NAME_16 = re.compile(
+_NAME_16 = late_pattern(
     r"[Hh]alf|bf16|[Bb][Ff]loat16|fp16|(?<![a-z0-9])f16|(?<![a-z0-9])f8|f8f8|fp8|[Ff]loat8|e4m3|"
     r"e5m2|nvjet_(?:sm\d+_)?[htq]|"
     # The matrix instruction of Volta takes nothing else.
     r"[_\W]h(?:884|1688|16816|gemm)|[_\W]s884|_HHS_|_BBS_|_HSS_|_BSS_|_HH_|_BB_",
 )
-_NAME_32 = re.compile(
+_NAME_32 = late_pattern(
     r"(?<![a-z0-9_])float[234]?\b|\bdouble\b|tf32|f32f32|fp32|(?<![A-Za-z])[sdcz]gemm|scudnn|"
     r"nvjet_(?:sm\d+_)?[sd]|_SB_|_S_B|_DB_|dtype_(?:Float|Double)\b"
 )
 # As parameters of a template: what a function takes is often only a size.
-_INTEGERS = re.compile(r"<[^()]*(?<!\w)(?:bool|short|int|long|unsigned)\b")
+_INTEGERS = late_pattern(r"<[^()]*(?<!\w)(?:bool|short|int|long|unsigned)\b")
 
 
 @lru_cache(maxsize=1 << 18)
@@ -112,12 +114,12 @@ def kernel_precision(kernel: str) -> int:
 
 # Compilers write no return type before a function that is not a template. Libraries of kernels
 # consist of templates over the types that they take, in their namespaces.
-_SIGNATURE = re.compile(
+_SIGNATURE = late_pattern(
     r"(?:void )?(?P<name>[\w:]+)(?P<template><[^()]*>)?\((?P<taken>.*)\)(?: \[clone .*\])?"
 )
-_POINTER_32 = re.compile(r"\b(?:float|double)[234]?(?: const)?\*")
-_POINTER_16 = re.compile(r"(?i)half|bfloat|fp8|float8")
-_LIBRARY = re.compile(r"(?i)cu(?:blas|dnn|tlass|fft|sparse)|[sdczh]gemm|convolve|\w::\w")
+_POINTER_32 = late_pattern(r"\b(?:float|double)[234]?(?: const)?\*")
+_POINTER_16 = late_pattern(r"(?i)half|bfloat|fp8|float8")
+_LIBRARY = late_pattern(r"(?i)cu(?:blas|dnn|tlass|fft|sparse)|[sdczh]gemm|convolve|\w::\w")
 
 
 @lru_cache(maxsize=1 << 18)
@@ -153,7 +155,7 @@ _XPROF_AMD = (
         "TileSageAttnShape<",
     ),
 )
-_AMD_TILE = re.compile(r"_MI\d+x\d+x\d+")
+_AMD_TILE = late_pattern(r"_MI\d+x\d+x\d+")
 
 
 def uses_tensor_core_in_xprof(kernel: str, vendor: str) -> bool:
@@ -176,7 +178,7 @@ _ELIGIBLE_PART = (
     "dot_general",
     "conv_general_dilated",
 )
-_ELIGIBLE_TYPE = re.compile(
+_ELIGIBLE_TYPE = late_pattern(
     r"_?(?:Fused)?(?:Conv[23]D(?:Backprop(?:Filter|Input)(?:V2)?)?|"
     r"(?:Sparse)?(?:Batch)?MatMul(?:V[23])?|MatMulGrad)\Z|"
     r"DepthwiseConv2dNative(?:Backprop(?:Filter|Input))?\Z|_Fused(?:Conv2D|Conv3D|MatMul|"
@@ -200,7 +202,7 @@ def op_is_eligible(name: str, kind: str = "") -> bool:
     )
 
 
-_ELIGIBLE_CALL = re.compile(
+_ELIGIBLE_CALL = late_pattern(
     r"__(?:cublas|hipblas|cudnn\$(?:conv|fmha)|onednn\$(?:matmul|conv))|__triton_gemm|.*fmha"
 )
 

@@ -11,14 +11,15 @@ from functools import lru_cache
 
 from nbprof.activity import activity as act
 from nbprof.activity import copies
+from nbprof.core.late_pattern import late_pattern
 
-STEP = re.compile(r"(?:ProfilerStep[#*]|nbprof\.step: .*#)(\d+)")
+STEP = late_pattern(r"(?:ProfilerStep[#*]|nbprof\.step: .*#)(\d+)")
 OTHER_STEP = "nbprof.step: "
 """Prefix of nbprof's steps of other kinds than training: `nbprof.step: test#12`."""
-OPTIMIZER = re.compile(r"Optimizer\.step#(.+)")
-LOADER = re.compile(r"enumerate\((?:DataLoader|DataPipe|DataLoader2)\)#")
+OPTIMIZER = late_pattern(r"Optimizer\.step#(.+)")
+LOADER = late_pattern(r"enumerate\((?:DataLoader|DataPipe|DataLoader2)\)#")
 _ITEMS = "|".join(map(re.escape, act.WAITS_FOR_ITEMS))
-INPUT = re.compile(rf"{LOADER.pattern}|(?:{_ITEMS})\Z")
+INPUT = late_pattern(rf"{LOADER.pattern}|(?:{_ITEMS})\Z")
 _INPUT_STARTS = ("enumerate(", *act.WAITS_FOR_ITEMS)
 
 
@@ -28,13 +29,13 @@ def is_input(name: str) -> bool:
 
 
 # Annotations that old files list among the operators: they hold ops, and would hide them.
-_ANNOTATION = re.compile(
+_ANNOTATION = late_pattern(
     r"ProfilerStep[#*]|Optimizer\.(?:step|zero_grad)#|enumerate\((?:DataLoader|DataPipe)|"
     r"DistributedDataParallel\.|FullyShardedDataParallel\.|DataParallel\.forward|nccl:|gloo:|mpi:|"
     r"ucc:|##"
 )
 _OTHER_SPACES = ("autograd", "torch", "triton_")
-_AUTOGRAD = re.compile(
+_AUTOGRAD = late_pattern(
     r"(?:autograd::|torch::autograd::|\w+(?:Backward|Backward\d+|BackwardHook)\Z)|AccumulateGrad\Z"
 )
 
@@ -81,26 +82,26 @@ COPY_H2D, COPY_D2H = "copy H2D", "copy D2H"
 CAPTURED = "captured"
 CALL_KINDS = (LAUNCH, COPY, FILL, SYNC, ALLOCATE, GRAPH, OTHER_CALL, COPY_H2D, COPY_D2H, CAPTURED)
 STARTS_WORK = (LAUNCH, GRAPH, COPY, FILL)
-CAPTURE = re.compile(r"(?:cuda|cu|hip)Stream(Begin|End)Capture")
+CAPTURE = late_pattern(r"(?:cuda|cu|hip)Stream(Begin|End)Capture")
 """Calls that begin and end the capture of a graph."""
-_WAITS_FOR_DEVICE = re.compile(r"(?:cuda|cu|hip)(?:Device|Ctx)Synchronize")
+_WAITS_FOR_DEVICE = late_pattern(r"(?:cuda|cu|hip)(?:Device|Ctx)Synchronize")
 _CALLS = {
-    GRAPH: re.compile(r"(?:cuda|cu|hip)GraphLaunch"),
-    SYNC: re.compile(
+    GRAPH: late_pattern(r"(?:cuda|cu|hip)GraphLaunch"),
+    SYNC: late_pattern(
         r"(?:cuda|cu|hip)(?:Device|Ctx|Context|Stream|Event)Synchronize|urQueueFinish|urEventWait|"
         r"ze\w+Synchronize|aclrtSynchronize"
     ),
-    COPY: re.compile(
+    COPY: late_pattern(
         r"(?:cuda|cu|hip)\w*Memcpy|urEnqueueUSMMemcpy|zeCommandListAppendMemoryCopy|aclrtMemcpy"
     ),
-    FILL: re.compile(
+    FILL: late_pattern(
         r"(?:cuda|cu|hip)\w*Memset|urEnqueueUSMFill|zeCommandListAppendMemoryFill|aclrtMemset"
     ),
-    ALLOCATE: re.compile(
+    ALLOCATE: late_pattern(
         r"(?:cuda|cu|hip)(?:Ext)?(?:Malloc|Free|Mem(?:Alloc|Free|Create|Map|Unmap)|"
         r"Host(?:Alloc|Free|Malloc|Register|Unregister))"
     ),
-    LAUNCH: re.compile(
+    LAUNCH: late_pattern(
         r"(?:cuda|cu|hip)\w*Launch|urEnqueueKernelLaunch|zeCommandListAppendLaunchKernel|"
         r"Launch\w*Kernel|launchKernel|runFunction\b"
     ),
@@ -148,7 +149,7 @@ def starts_work(name: str) -> bool:
     return call_kind(name) in STARTS_WORK
 
 
-_COLLECTIVE = re.compile(
+_COLLECTIVE = late_pattern(
     r"(?:nccl|rccl|hccl|oneccl|msccl)(?:Dev|Sym|Kernel|_)|nvshmem|deep_ep|"
     r"cross_device_reduce|\ball_?reduce_|(?:one|two)_shot_all|multimem_all"
 )
@@ -162,7 +163,7 @@ def is_collective(kernel: str) -> bool:
     return candidate and bool(_COLLECTIVE.search(kernel))
 
 
-_COLLECTIVE_OP = re.compile(
+_COLLECTIVE_OP = late_pattern(
     r"(?:nccl|gloo|mpi|ucc|xccl|hccl):(\w+)|c10d::_?(\w+)|_c10d_functional::(\w+)|"
     r"record_param_comms\Z"
 )
@@ -177,7 +178,7 @@ _VERBS = (
     "AllReduce", "AllGather", "ReduceScatter", "AllToAll", "SendRecv", "Broadcast", "Reduce",
 )  # fmt: skip
 _VERB_BY_LOWER_CASE = {verb.lower(): verb for verb in _VERBS}
-_KERNEL_VERB = re.compile("|".join(_VERBS), re.IGNORECASE)
+_KERNEL_VERB = late_pattern("|".join(_VERBS), re.IGNORECASE)
 
 
 @lru_cache(maxsize=4096)
@@ -239,10 +240,10 @@ DTYPE_BYTES: dict[str, int] = {
 }
 """Bytes per element, by PyTorch's lower-case name of the type."""
 
-_TYPE_16 = re.compile(r"half|bfloat16|float16|float8|fp8", re.IGNORECASE)
-_TYPE_32 = re.compile(r"(?:^|::)(?:float|double|float32|float64)\Z|complex", re.IGNORECASE)
-_WHOLE = re.compile(r"(?:long|int|short|char|byte|bool|unsigned|signed)\b", re.IGNORECASE)
-_TYPE_TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_TYPE_16 = late_pattern(r"half|bfloat16|float16|float8|fp8", re.IGNORECASE)
+_TYPE_32 = late_pattern(r"(?:^|::)(?:float|double|float32|float64)\Z|complex", re.IGNORECASE)
+_WHOLE = late_pattern(r"(?:long|int|short|char|byte|bool|unsigned|signed)\b", re.IGNORECASE)
+_TYPE_TEXT = late_pattern(r'"((?:[^"\\]|\\.)*)"')
 
 
 def input_precision(types: str) -> int:
@@ -292,7 +293,7 @@ _ELIGIBLE = frozenset("aten::" + name for name in _ELIGIBLE_NAMES.split())
 
 
 # Ops of other libraries that are products or attention.
-_ELIGIBLE_ELSEWHERE = re.compile(
+_ELIGIBLE_ELSEWHERE = late_pattern(
     r"triton_(?:tem|mm|bmm)_|(?:flash_attn(?:_\d)?|xformers\w*|vllm|sglang|sgl_kernel|_C|"
     r"_vllm_fa\w*_C|fbgemm|transformer_engine\w*|aiter|torchao|bitsandbytes)::\w*(?:flash_attn|"
     r"attention|varlen_fwd|scaled_mm|gemm|matmul|f8f8bf16|fp8_mm|moe_wna16|fmha|mha_)"
@@ -304,7 +305,7 @@ def tensor_core_eligible(op: str) -> bool:
     return op in _ELIGIBLE or bool(_ELIGIBLE_ELSEWHERE.match(op))
 
 
-_COMPILED = re.compile(
+_COMPILED = late_pattern(
     r"Torch-Compiled Region|## Call CompiledFxGraph|CompiledFunction|triton_|Call"
     r" CompiledFxGraph|inductor::"
 )

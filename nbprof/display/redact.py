@@ -18,6 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from nbprof.core.late_pattern import late_pattern
 from nbprof.display.payload import Part
 
 _PACKAGE = Path(__file__).parents[1]
@@ -27,13 +28,13 @@ _NEVER = frozenset(
 _LEAST = 3
 """Shorter words are not private: they are units, types and tiles."""
 
-_ADDRESS = re.compile(
+_ADDRESS = late_pattern(
     r"(?<![\w.])(?:\d{1,3}(?:\.\d{1,3}){3}|ip(?:-\d{1,3}){4}|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
     r"|[0-9a-fA-F]{2}(?:([:-])[0-9a-fA-F]{2})(?:\1[0-9a-fA-F]{2}){4}"
     r"|(?:[0-9a-fA-F]{0,4}:){3,7}[0-9a-fA-F]{1,4})(?![\w])"
 )
 """IP addresses, also in names of hosts, e-mail addresses, hardware addresses."""
-_PATH = re.compile(
+_PATH = late_pattern(
     r"(?:[A-Za-z][\w+.-]*://|(?<![\w.])[A-Za-z]:[\\/]|(?<![\w./~)\]}])~?/(?=[\w.@+~-]+/))"
     r"[^\s\"'<>|:;,()\[\]{}*`“”‘’]+"
 )
@@ -42,22 +43,22 @@ _PATH = re.compile(
 """
 _UNSEEN = ("M", "Cf", "Cs", "Co")
 """Categories of invisible characters and separate accents, which would split a word."""
-_LIBRARY = re.compile(r"^(.*[\\/])((?:site|dist)-packages[\\/].*)$")
-_SUFFIX = re.compile(
+_LIBRARY = late_pattern(r"^(.*[\\/])((?:site|dist)-packages[\\/].*)$")
+_SUFFIX = late_pattern(
     r"(?:\.(?:py|ipynb|pb|json|gz|zip|pt|tar|csv|db|html|cpp|cc|cu|h|so))+$", re.IGNORECASE
 )
-_RUN = re.compile(r"[^\W_]+")
-_SEGMENT = re.compile(r"[^\W_](?:[\w$-]*[^\W_])?")
-_WORD = re.compile(r"[^\W\d_]+|\d+")
-_CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+|\d+")
-_TILE = re.compile(r"(?:(?:bf|tf|fp|[fuis])\d+)+|(?P<word>[a-z]*?)\d+(?:x\d+)*[a-z]?")
+_RUN = late_pattern(r"[^\W_]+")
+_SEGMENT = late_pattern(r"[^\W_](?:[\w$-]*[^\W_])?")
+_WORD = late_pattern(r"[^\W\d_]+|\d+")
+_CAMEL = late_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+|\d+")
+_TILE = late_pattern(r"(?:(?:bf|tf|fp|[fuis])\d+)+|(?P<word>[a-z]*?)\d+(?:x\d+)*[a-z]?")
 """Types and sizes of kernels: `bf16bf16`, `tilesize64x64x64`."""
-_LIBRARY_KERNEL = re.compile(
+_LIBRARY_KERNEL = late_pattern(
     r"(?:Cijk|nvjet)(?:_(?:[A-Z]{1,6}(?:\d+[A-Z]{1,2})?\d*(?:x\d+)*|\d+x\d+|[a-z]{1,4}[A-Z]?"
     r"|Bias|UserArgs|A[il]{2}k|B[jl]{2}k))+"
 )
 """Kernels of Tensile and cuBLAS with many abbreviations: `Cijk_Ailk_Bljk_SB_MT128x64x8_SE`."""
-_SHORT = re.compile(
+_SHORT = late_pattern(
     r"[a-z]{1,2}\d{1,6}|[a-z]{1,2}\d{1,3}[a-z]|\d{1,6}[a-z]{1,2}|\d{1,2}[a-z]\d{1,2}|\d+"
 )
 """`mi300x`, `r2c`, `1c11`."""
@@ -66,8 +67,8 @@ _LITERALS = r"""\#[^\n]*                                      # a comment
     |^[ ]*[rR]?\"{3}[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*\"{3}  # a docstring, which begins its line
     |(?P<prefix>[a-zA-Z]{0,2})
      (?P<literal>\"{3}[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*\"{3}|"[^"\\\n]*(?:\\.[^"\\\n]*)*"|'[^'\\\n]*(?:\\.[^'\\\n]*)*')"""
-_LITERAL = re.compile(_LITERALS, re.DOTALL | re.MULTILINE | re.VERBOSE)
-_FIELD = re.compile(r"\{((?:[^{}]|\{[^{}]*\})*)\}")
+_LITERAL = late_pattern(_LITERALS, re.DOTALL | re.MULTILINE | re.VERBOSE)
+_FIELD = late_pattern(r"\{((?:[^{}]|\{[^{}]*\})*)\}")
 
 
 class Redactor:

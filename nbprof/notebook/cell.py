@@ -16,6 +16,7 @@ from IPython.core.error import UsageError
 from nbprof.capture.option_field import Setting, documented, option
 from nbprof.capture.shield import Shield, shielded
 from nbprof.core.errors import CaptureError, NbprofError
+from nbprof.core.garbage import importing
 from nbprof.core.receipt import info
 from nbprof.display.slot import Slot
 from nbprof.tools.names import by_word
@@ -311,7 +312,8 @@ class Cell:
             self._open(recording)
 
     def _open(self, recording: Recording) -> None:
-        from nbprof.profiles.load import open_recording
+        with importing():
+            from nbprof.profiles.load import open_recording
 
         again = "run the cell again"
         if not recording.temporary or recording.url:

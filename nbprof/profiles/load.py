@@ -9,6 +9,7 @@ from typing import Any
 
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import LIMIT_BYTES
+from nbprof.core.garbage import collection_paused
 from nbprof.formats.msprof.export import exported
 from nbprof.profiles import live
 from nbprof.profiles.profile import Profile
@@ -134,6 +135,7 @@ def load(
     return profile
 
 
+@collection_paused()
 def read(
     source: Source,
     run: str | int | None = None,
@@ -144,6 +146,7 @@ def read(
     return Profile(read_run(source, run, progress, **options))
 
 
+@collection_paused()
 def open_recording(recording: Recording, progress: Callable[[str], None] | None = None) -> Profile:
     """The profile of a recording that was just stopped; it becomes `nbprof.last`."""
     files = exported(lambda: find(recording.path), progress)

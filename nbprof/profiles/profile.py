@@ -14,7 +14,6 @@ from nbprof.core.atomic_write import atomic_write
 from nbprof.core.errors import NbprofError
 from nbprof.core.receipt import Receipt
 from nbprof.core.units import join_some
-from nbprof.profiles.redaction import Redact, redacted
 from nbprof.run.run import Run
 from nbprof.schema.frames import names
 from nbprof.sources.recording import windows_of
@@ -40,6 +39,7 @@ from nbprof.tools.torch_ops.accessor import TorchOps
 from nbprof.tools.trace.accessor import TraceView
 
 if TYPE_CHECKING:
+    from nbprof.profiles.redaction import Redact
     from nbprof.profiles.widget import DashboardWidget
     from nbprof.tools.overview.ranges import RangeView
     from nbprof.tools.payloads import Payload
@@ -435,7 +435,7 @@ class Profile:
         """
         from nbprof.profiles.report import mimebundle
 
-        payload = redacted(self.payload(events) if payload is None else payload, [self.run], redact)
+        payload = self._redacted(self.payload(events) if payload is None else payload, redact)
         return mimebundle.mimebundle(
             None if redact else self.run,
             payload,
@@ -444,6 +444,14 @@ class Profile:
             live=live,
             drawn=drawn,
         )
+
+    def _redacted(self, payload: Payload, redact: Redact) -> Payload:
+        if not redact:
+            return payload
+        # Imported late, as few reports are redacted.
+        from nbprof.profiles.redaction import redacted
+
+        return redacted(payload, [self.run], redact)
 
     def _early(self, height: int | None = None) -> dict[str, Any] | None:
         """The overview of the steps, for a cell to show until the output of `mimebundle` is ready.
@@ -510,7 +518,7 @@ class Profile:
         from nbprof.profiles.report import html
 
         target = Path(path).expanduser()
-        page = html.page(self.run, redacted(self.payload(events), [self.run], redact)).encode()
+        page = html.page(self.run, self._redacted(self.payload(events), redact)).encode()
         with atomic_write(target, "report", len(page)) as file:
             file.write(page)
         return target

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbprof.activity.given_peaks import checked
 from nbprof.core.errors import NbprofError, RawError
-from nbprof.core.files import LIMIT_BYTES, printable
+from nbprof.core.files import LIMIT_BYTES, RunFiles, printable
 from nbprof.formats.chrome import inductor
 from nbprof.formats.chrome.runs import NAME as CHROME
 from nbprof.formats.msprof.export import exported
@@ -33,22 +33,17 @@ def read_run(
     executor: Workers | None = None,
     graph_capture: Source | None = None,
     read_all: bool = False,
+    files: RunFiles | None = None,
 ) -> Run:
     """The run of a source, see `nbprof.profiles.load.load` for the parameters.
 
-    `read_all` is for callers that draw the dashboard next, see `nbprof.run.many.open_run`.
+    `files` are those of the run, if they were found already. `read_all` is for callers that draw
+    the dashboard next, see `nbprof.run.many.open_run`.
     """
     given_peaks = None if peaks is None else checked(peaks)
     options = OpenOptions(storage_options or {}, limit_bytes, progress)
-    try:
-        files = exported(lambda: find(source, run, options), progress)
-    except RawError as raw:
-        from nbprof.formats.nsys import export as nsys_export
-
-        database = nsys_export.export(raw, progress)
-        if database is None:
-            raise
-        files = find(database, None, options)
+    if files is None:
+        files = _found(source, run, options)
     if graph_capture is not None and files.format != CHROME:
         raise NbprofError(
             f"graph_capture is for traces of PyTorch, and {printable(files.name)} is not one."
@@ -65,6 +60,19 @@ def read_run(
         graph_captures=captures,
         read_all=read_all,
     )
+
+
+def _found(source: Source, run: str | int | None, options: OpenOptions) -> RunFiles:
+    """The files of a run; a recording in a private format is exported first."""
+    try:
+        return exported(lambda: find(source, run, options), options.progress)
+    except RawError as raw:
+        from nbprof.formats.nsys import export as nsys_export
+
+        database = nsys_export.export(raw, options.progress)
+        if database is None:
+            raise
+        return find(database, None, options)
 
 
 def _graph_captures(source: Source, options: OpenOptions) -> list[Capture]:

@@ -22,6 +22,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from nbprof.core import guard
+from nbprof.core.garbage import collection_paused
 from nbprof.core.guard import Failures
 from nbprof.core.strings import python_strings
 
@@ -101,7 +102,7 @@ class Memo:
             return
         self._timing, began = True, time.perf_counter()
         try:
-            with python_strings():
+            with python_strings(), collection_paused():
                 yield
         finally:
             self._timing = False

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.core.factorize import lookup
+from nbprof.core.factorize import lookup, unique_rows
 from nbprof.core.runs import expand, run_starts
 from nbprof.core.trace import INT, UINT, ArgColumn, Int32s, Int64s
 from nbprof.timeline.links import CORRELATED, FLOW_BITS, LAUNCHES, MOST, OF_FILE, FlowPoints, Links
@@ -215,7 +215,7 @@ class _Selection:
         if not len(producer) or not len(consumer):
             return _none(1)
         keys = np.concatenate([producer_key, consumer_key], axis=1)
-        codes = np.unique(keys, axis=1, return_inverse=True)[1].ravel()
+        codes = unique_rows(*(pd.factorize(key)[0].astype(np.int64) for key in keys))[1]
         left, right = codes[: len(producer)], codes[len(producer) :]
         # At most `MOST` consumers of a producer, and as many producers of a consumer.
         (a, b), (d, c) = _join(left, right), _join(right, left)

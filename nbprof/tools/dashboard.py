@@ -13,6 +13,7 @@ import numpy as np
 
 from nbprof.activity.unit import STEP, Unit
 from nbprof.core.errors import NbprofError
+from nbprof.core.garbage import collection_paused
 from nbprof.core.guard import collecting, guarded
 from nbprof.core.strings import python_strings
 from nbprof.core.version import __version__
@@ -42,6 +43,7 @@ _VALUE_LENGTH = 61
 
 
 @python_strings()
+@collection_paused()
 def dashboard(
     run: Run,
     views: Iterable[str] | None = None,
@@ -147,6 +149,7 @@ def large(run: Run) -> bool:
 
 
 @python_strings()
+@collection_paused()
 def early(run: Run) -> Payload | None:
     """The overview alone, to be shown during the analysis: verdict, figures, step bar and step
     chart, but no advice.

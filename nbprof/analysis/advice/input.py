@@ -195,6 +195,10 @@ def _pipeline(facts: Facts, limit: Threshold) -> tuple[pd.Series, pd.DataFrame] 
 
 def _to_blame(facts: Facts) -> tuple[pd.Series, pd.DataFrame] | None:
     """The pipeline, if it is the user's and the steps wait for its own work."""
+    return facts.once(_find_blamed)
+
+
+def _find_blamed(facts: Facts) -> tuple[pd.Series, pd.DataFrame] | None:
     main = _pipeline(facts, INPUT_SHARE)
     if main is None or _of_arrays(main[1]):
         return None

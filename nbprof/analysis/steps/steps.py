@@ -9,6 +9,7 @@ device, and drops the first and the last step.)
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -114,13 +115,16 @@ def measured(activity: Activity, work: pd.DataFrame | None = None) -> tuple[pd.D
     else:
         table = parts[0].reset_index(drop=True)
     host = table["host"].map(positions(activity.hosts))
-    keys = list(zip(host, table["group"], strict=True))
+    keys = list(zip(host.tolist(), table["group"].tolist(), strict=True))
     for column, steps in (
         ("cut", activity.incomplete),
         ("lost", activity.lost),
         ("waited", activity.waited),
     ):
-        table[column] = [key in steps for key in keys]
+        flags = np.zeros(len(table), np.bool_)
+        if steps:
+            flags[:] = [key in steps for key in keys]
+        table[column] = flags
     if activity.batches:
         table["batches"] = [activity.batches.get(key, 0) for key in keys]
     table["traces"] = _trace_anew(activity, table, host)
@@ -219,8 +223,7 @@ def _kinds(names: list[str]) -> list[str]:
     kinds: list[str] = []
     previous = ""
     for name in names:
-        match = _NUMBERED.search(name)
-        previous = (match[1] if match else "") or previous
+        previous = _numbered(name).kind or previous
         kinds.append(previous)
     first = next((kind for kind in kinds if kind), "")
     return [kind or first for kind in kinds]
@@ -328,8 +331,7 @@ def _named(activity: Activity, steps: pd.DataFrame, host: int) -> pd.DataFrame:
     """
     code, groups = pd.factorize(steps["group"])
     names = [activity.group_names.get((host, group), str(group)) for group in groups.tolist()]
-    matches = [_NUMBERED.match(name) for name in names]
-    numbers = [float(match.group(2)) if match else np.nan for match in matches]
+    numbers = [_numbered(name).number for name in names]
     steps.insert(1, "step", np.array(numbers, np.float64)[code])
     steps.insert(2, "name", pd.Series(text_column(np.array(names, object), code), steps.index))
     return steps
@@ -676,8 +678,22 @@ def _from_mark(marked: Int64s, stop: Int64s, first: Int64s) -> Int64s:
 
 
 def _kind(activity: Activity, host: int, group: int) -> str:
-    match = _NUMBERED.match(activity.group_names.get((host, group), ""))
-    return match.group(1) if match else ""
+    return _numbered(activity.group_names.get((host, group), "")).kind
+
+
+class _Numbered(NamedTuple):
+    """The parts of the name of a step, such as "train 7"; `kind` is "" and `number` is NaN if it
+    has no number.
+    """
+
+    kind: str
+    number: float
+
+
+@lru_cache(maxsize=1 << 16)
+def _numbered(name: str) -> _Numbered:
+    match = _NUMBERED.match(name)
+    return _Numbered(match[1], float(match[2])) if match else _Numbered("", np.nan)
 
 
 def longest(markers: pd.DataFrame) -> pd.DataFrame:

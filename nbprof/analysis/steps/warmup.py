@@ -39,14 +39,11 @@ def number_between(stated_numbers: npt.NDArray[np.float64]) -> Int64s:
     """
     if np.isnan(stated_numbers).all():
         return np.arange(len(stated_numbers))
-    numbers = stated_numbers.copy()
-    first = int(np.argmax(~np.isnan(stated_numbers)))
-    for i in range(first - 1, -1, -1):
-        numbers[i] = numbers[i + 1] - 1
-    for i in range(first + 1, len(numbers)):
-        if np.isnan(numbers[i]):
-            numbers[i] = numbers[i - 1] + 1
-    return numbers.astype(np.int64)
+    is_known = ~np.isnan(stated_numbers)
+    row = np.arange(len(stated_numbers))
+    # Of each step, the last one up to it that states its number, or the first of all.
+    nearest = np.maximum.accumulate(np.where(is_known, row, int(np.argmax(is_known))))
+    return (stated_numbers[nearest] + (row - nearest)).astype(np.int64)
 
 
 def averaged(time: pd.Series) -> str:

@@ -24,6 +24,7 @@ from nbprof.activity.tables import (
     located,
 )
 from nbprof.core.factorize import unique_rows
+from nbprof.core.late_pattern import late_pattern
 from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects.lookups import host_of_lanes, names_that
 from nbprof.dialects.msprof import lanes as on
@@ -32,25 +33,25 @@ from nbprof.dialects.msprof.carriers import Spans, carriers
 Flags = npt.NDArray[np.bool_]
 
 COMPUTE, COPY, COLLECTIVE, NO_WORK = range(4)
-_COMPUTE = re.compile(
+_COMPUTE = late_pattern(
     r"(KERNEL_)?(AI_?CORE|AI_?VECTOR_?CORE|AIVEC|AI_?CPU|MIX_AIC|MIX_AIV|SIMT|AIV)|"
     r"DSA_SQE|DSA|DPU|FFTS_PLUS|FUSION|DVPP\w*",
     re.IGNORECASE,
 )
-_COPY = re.compile(r"MEMCPY_ASYNC|MEMCPY|PCIE_DMA_SQE|SDMA_SQE|MEMSET|MEMCPY_\w+", re.IGNORECASE)
-_COLLECTIVE = re.compile(r"HCCL|COMMUNICATION|CCU|HCOM", re.IGNORECASE)
-_NAMED_COLLECTIVE = re.compile(
+_COPY = late_pattern(r"MEMCPY_ASYNC|MEMCPY|PCIE_DMA_SQE|SDMA_SQE|MEMSET|MEMCPY_\w+", re.IGNORECASE)
+_COLLECTIVE = late_pattern(r"HCCL|COMMUNICATION|CCU|HCOM", re.IGNORECASE)
+_NAMED_COLLECTIVE = late_pattern(
     r"(?:.*/)?(hcom_|allreduce|allgather|reducescatter|alltoall|broadcast|send_|receive_|"
     r"HcomAll|Hccl)",
     re.IGNORECASE,
 )
-_CUBE = re.compile(
+_CUBE = late_pattern(
     r"matmul|conv\d?d|convolution|gemm|flash_?attention|attentionscore|mmv\d|linear", re.IGNORECASE
 )
-_NO_CUBE = re.compile(r"(KERNEL_)?(AI_?VECTOR_?CORE|AI_?CPU|MIX_AIV|AIVEC)")
-_NEXT = re.compile(r"(?:.*/)?[a-z_]*GetNext[^/]*\Z", re.IGNORECASE)
-_NARROW = re.compile(r"(FLOAT16|BF16|BFLOAT16|INT8|UINT8|FLOAT8\w*|HIFLOAT8|DT_BF16)\Z")
-_FLOATING = re.compile(r"FLOAT|BF16|DOUBLE")
+_NO_CUBE = late_pattern(r"(KERNEL_)?(AI_?VECTOR_?CORE|AI_?CPU|MIX_AIV|AIVEC)")
+_NEXT = late_pattern(r"(?:.*/)?[a-z_]*GetNext[^/]*\Z", re.IGNORECASE)
+_NARROW = late_pattern(r"(FLOAT16|BF16|BFLOAT16|INT8|UINT8|FLOAT8\w*|HIFLOAT8|DT_BF16)\Z")
+_FLOATING = late_pattern(r"FLOAT|BF16|DOUBLE")
 _DIRECTION = {
     "host to device": "H2D",
     "device to host": "D2H",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import weakref
+from collections import Counter
 
 import numpy as np
 import numpy.typing as npt
@@ -258,10 +259,14 @@ def _split(trace: Trace) -> None:
 
 def _unique_threads(lanes: pd.DataFrame) -> npt.NDArray[np.object_]:
     """Thread names with a number behind those that several threads of one process share."""
-    names = lanes["thread"].astype(object)
-    of_name = names.groupby([lanes["host"].astype(str), lanes["process"].astype(str), names])
-    rank = (of_name.cumcount() + 1).astype(str)
-    return names.where(of_name.transform("size") == 1, names + " #" + rank).to_numpy(object)
+    places = [lanes[name].astype(str).tolist() for name in ("host", "process", "thread")]
+    keys = list(zip(*places, strict=True))
+    count, seen = Counter(keys), Counter[tuple[str, ...]]()
+    names = np.empty(len(keys), object)
+    for row, key in enumerate(keys):
+        seen[key] += 1
+        names[row] = key[-1] if count[key] == 1 else f"{key[-1]} #{seen[key]}"
+    return names
 
 
 def _stream_note(kinds: str) -> str:

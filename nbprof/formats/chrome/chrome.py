@@ -9,11 +9,11 @@ Event Format").
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Sequence
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, LocalFile, SourceFile
+from nbprof.core.garbage import collection_paused
 from nbprof.core.receipt import Cut, Receipt
 from nbprof.core.trace import Trace
 from nbprof.formats.chrome import notes
@@ -71,16 +71,12 @@ def host_of(name: str) -> str:
 
 def _add(builder: Builder, file: SourceFile, host: str, limit_bytes: int, label: str) -> None:
     source = Source(file, limit_bytes)
-    collecting = gc.isenabled()
-    gc.disable()
     try:
-        document = walk(source.chunks())
+        with collection_paused():
+            document = walk(source.chunks())
     except ReadError as error:
         reason = f"{error.reason} {source.trouble}".rstrip()
         raise ReadError(reason, path=error.path or file.label, offset=error.offset) from None
-    finally:
-        if collecting:
-            gc.enable()
     receipt = builder.receipt
     tell(receipt, document, label, file.name)
     taken = {f.host for f in builder.files}

@@ -16,31 +16,32 @@ from typing import NamedTuple
 
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import RunFiles, SourceFile
+from nbprof.core.late_pattern import late_pattern
 from nbprof.core.receipt import Note, warning
 from nbprof.formats.chrome import runs
 
-_FILE = re.compile(
+_FILE = late_pattern(
     r"inductor_(?:provenance_tracking_(?:node_mappings|kernel_stack_traces)|triton_kernel_to_post_grad_nodes)\w*\.json\Z"
     r"|kernel_information\.json\Z|dedicated_log_torch_trace_\w*\.log\Z"
 )
-_ARTIFACT = re.compile(
+_ARTIFACT = late_pattern(
     rb'"artifact": *\{"name": *"inductor_provenance_tracking_(?:node_mappings|kernel_stack_traces)"'
 )
 _LARGEST = 256 << 20
-_HANDLE = re.compile(r":(\d+)\Z")
-_FRAME = re.compile(r'^\s*File "(.*)", line (\d+), in ', re.MULTILINE)
-_COUNTED = re.compile(r"_\d+\Z")
+_HANDLE = late_pattern(r":(\d+)\Z")
+_FRAME = late_pattern(r'^\s*File "(.*)", line (\d+), in ', re.MULTILINE)
+_COUNTED = late_pattern(r"_\d+\Z")
 # Nodes that are no op: inputs and constants of the graph, and the choice of one output of several.
-_NO_OP = re.compile(
+_NO_OP = late_pattern(
     r"(?:primals|tangents|arg\d+|s\d+|getitem|\w+_rng_state|_tensor_constant\d+|_frozen_param\d+)\Z"
 )
 # A node that a pass of inductor puts in is named by its overload as well: `add_tensor` is
 # aten.add.Tensor.
-_OVERLOAD = re.compile(
+_OVERLOAD = late_pattern(
     r"(\w+?)_(?:default|tensor|scalar|tensor_scalar|tensor_tensor|int|self|dims?|dim_int_list|correction)\Z"
 )
 # Ops that are themselves named as if by an overload.
-_ALIKE = re.compile(
+_ALIKE = late_pattern(
     r"(?:scalar|hash|quantize_per|_choose_qparams_per|_make_per_(?:tensor|channel)_quantized|_?nested_(?:from|to)_padded|to_padded|"
     r"_reshape_from|_shape_as|sparse_(?:coo|csr|csc|bsr|bsc|compressed))_tensor\Z|_(?:functional_)?assert_scalar\Z|"
     r"\w+_with_dims\Z|(?:take_along|unique|norm_except|_add_batch|_remove_batch|sparse|dense)_dim\Z"

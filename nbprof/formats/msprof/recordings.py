@@ -19,6 +19,7 @@ from pathlib import Path
 from nbprof.core.confinement import Confinement, scan
 from nbprof.core.errors import RawError, ReadError
 from nbprof.core.files import LocalFile, RunFiles, SourceFile, printable
+from nbprof.core.late_pattern import late_pattern
 from nbprof.core.receipt import warning
 from nbprof.core.sidecar import SIDECAR
 from nbprof.core.units import join_some
@@ -28,40 +29,40 @@ NAME = "msprof"
 
 _MOST_ENTRIES = 200_000
 _MSPROF = "Ascend's profiler (msprof)"
-_RECORDING = re.compile(r"PROF_\d+.*|.*_ascend_(pt|ms)")
-_OUTPUT = re.compile(
+_RECORDING = late_pattern(r"PROF_\d+.*|.*_ascend_(pt|ms)")
+_OUTPUT = late_pattern(
     r"ASCEND_PROFILER_OUTPUT|mindstudio_profiler_output|analyze|summary|timeline|device_\d+|host"
 )
-_FOLDER = re.compile(
+_FOLDER = late_pattern(
     r"PROF_\d+.*|ASCEND_PROFILER_OUTPUT|mindstudio_profiler_(output|log)|.*_ascend_(pt|ms)"
 )
 # Files of a recording whose folder was renamed, or whose content was packed.
-_OLDER = re.compile(r"(.*/)?device_\d{1,4}/(summary|timeline)")
-_TABLE = re.compile(
+_OLDER = late_pattern(r"(.*/)?device_\d{1,4}/(summary|timeline)")
+_TABLE = late_pattern(
     r"(op_summary|op_statistic|task_time|api_statistic|step_trace|kernel_details|operator_memory)"
     r"\w*\.csv|trace_view\.json"
 )
 # Files that the tools keep for themselves, without number.
 _INNER = {"data", "sqlite", "FRAMEWORK", "logs", "mindstudio_profiler_log", "log"}
-_TIMELINE = re.compile(r"(msprof|trace_view|msprof_tx)(_slice)?(_\d+)*\.json$")
-_PARTIAL = re.compile(r"(task_time|hccl|step_trace|ge|acl|runtime_api)(_slice)?(_\d+)*\.json$")
-_FACTS = re.compile(
+_TIMELINE = late_pattern(r"(msprof|trace_view|msprof_tx)(_slice)?(_\d+)*\.json$")
+_PARTIAL = late_pattern(r"(task_time|hccl|step_trace|ge|acl|runtime_api)(_slice)?(_\d+)*\.json$")
+_FACTS = late_pattern(
     r"(info\.json(\.\d+)?|start_info(\.\d+)?|profiler_info(_\d+)?\.json|profiler_metadata\.json)$"
 )
-_ANALYSED = re.compile(r"(communication|communication_matrix)\.json$|prof_rule(_\d+)*\.json$")
+_ANALYSED = late_pattern(r"(communication|communication_matrix)\.json$|prof_rule(_\d+)*\.json$")
 # Names of databases of torch_npu and MindSpore, msprof, and their tools, without the cache of a
 # viewer. Some tools keep them as .dat, with the same bytes.
-_DATABASE = re.compile(
+_DATABASE = late_pattern(
     r"(ascend_(pytorch|mindspore)(_profiler)?(_(?P<rank>\d{1,6}))?|msprof(_\d+)?|analysis"
     r"|communication_analyzer)\.(db|dat)",
     re.IGNORECASE,
 )
-_CACHES = re.compile(r"mindstudio_insight_data\.db", re.IGNORECASE)
+_CACHES = late_pattern(r"mindstudio_insight_data\.db", re.IGNORECASE)
 _TOGETHER_S = 60.0
-_TIME = re.compile(r"_(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\d{3})(?:_|$)")
-_RANK = re.compile(r"profiler_info_(\d{1,6})\.json$")
-_RANK_NAMED = re.compile(r"(?:^|[^a-z])rank[-_]?(\d{1,6})(?!\d)", re.IGNORECASE)
-_DEVICE = re.compile(r"device_(\d{1,4})$")
+_TIME = late_pattern(r"_(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\d{3})(?:_|$)")
+_RANK = late_pattern(r"profiler_info_(\d{1,6})\.json$")
+_RANK_NAMED = late_pattern(r"(?:^|[^a-z])rank[-_]?(\d{1,6})(?!\d)", re.IGNORECASE)
+_DEVICE = late_pattern(r"device_(\d{1,4})$")
 
 
 def is_folder(path: str) -> bool:

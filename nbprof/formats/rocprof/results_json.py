@@ -11,7 +11,7 @@ whose field names the records have.
 
 from __future__ import annotations
 
-import gc
+import contextlib
 import itertools
 import json
 import math
@@ -27,6 +27,7 @@ import pandas as pd
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import SourceFile
+from nbprof.core.garbage import collection_paused
 from nbprof.core.trace import Int64s
 from nbprof.formats.rocprof import notes
 from nbprof.formats.rocprof.records import (
@@ -338,17 +339,8 @@ def read(file: SourceFile) -> list[Recording]:
         # Records before a truncation stay.
         _members_into(walk, more, process.facts)
 
-    # The dicts are short-lived and in no cycle: the collector would scan all objects again and
-    # again in vain.
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
+    with collection_paused(), contextlib.suppress(EOFError):
         walk.members({ROOT: lambda: walk.items(read_process)})
-    except EOFError:
-        pass
-    finally:
-        if collecting:
-            gc.enable()
     if not processes:
         raise ReadError(
             f'it has no "{ROOT}", which the JSON of rocprofv3 begins with.',

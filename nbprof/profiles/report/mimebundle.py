@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from nbprof.core.garbage import collection_paused
 from nbprof.display import codec
 from nbprof.profiles.live import files, registry
 from nbprof.profiles.report.html import fragment
@@ -41,6 +42,7 @@ def saved(
     return data
 
 
+@collection_paused()
 def mimebundle(
     run: Run | None,
     payload: Payload,

@@ -54,8 +54,12 @@ class _Desk:
                     # A process that is ending, or that may have no more threads.
                     return
                 self._thread = thread
-            self._due[flushable] = time.monotonic() + seconds
-            self._wake.notify_all()
+            due = time.monotonic() + seconds
+            # The thread wakes at the earliest time by itself, and sees that another is later.
+            earlier = due < min(self._due.values(), default=due + 1)
+            self._due[flushable] = due
+            if earlier:
+                self._wake.notify_all()
 
     def finish(self, seconds: float) -> bool:
         """Write everything now; False if that takes longer than `seconds`."""

@@ -2,6 +2,7 @@
 
     <folder>/entries/<bytes of the run>-<key>/*.part    values computed from the files of one run
     <folder>/places/<digest of the labels>.json         the entry that belongs to some files
+    <folder>/places/<digest of the question>.json       the answer of a command about some files
     <folder>/new/                                       files that are being written
 
 A file is written under a temporary name and renamed when it is complete; nothing is ever changed
@@ -58,6 +59,18 @@ def location() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("nbprof", appauthor=False))
+
+
+def usable() -> Folder | None:
+    """The folder of the cache; None if it is turned off, has no place, or is not this user's."""
+    if not enabled():
+        return None
+    # No home folder, a package that is being updated: a profile opens without a cache.
+    with contextlib.suppress(OSError, RuntimeError):
+        folder = Folder(location())
+        if folder.path.is_absolute() and folder.owned():
+            return folder
+    return None
 
 
 class Folder:

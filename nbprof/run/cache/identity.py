@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.util
 import json
 import os
 import re
@@ -23,9 +24,6 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
-
-import numpy as np
-import pandas as pd
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import Buffer, LocalFile, SourceFile, Stamp
@@ -259,7 +257,13 @@ def software() -> str:
                 elif entry.is_dir() and entry.name not in _NOT_CODE:
                     below.append(entry.path)
     modules.sort()
-    parts = [LAYOUT, __version__, pd.__version__, np.__version__, sys.byteorder, modules]
+    for library in ("numpy", "pandas"):
+        # Found, not imported.
+        spec = importlib.util.find_spec(library)
+        if spec is not None and spec.origin is not None:
+            state = os.stat(spec.origin)  # noqa: PTH116
+            modules.append((spec.origin, state.st_size, state.st_mtime_ns))
+    parts = [LAYOUT, __version__, sys.byteorder, modules]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

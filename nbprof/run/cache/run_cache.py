@@ -19,7 +19,7 @@ from nbprof.core.errors import ReadError
 from nbprof.core.files import RunFiles, SourceFile
 from nbprof.core.trace import Trace
 from nbprof.run.cache import background
-from nbprof.run.cache.folder import SUFFIX, Folder, enabled, location
+from nbprof.run.cache.folder import SUFFIX, Folder, usable
 from nbprof.run.cache.identity import Location, key, watched
 from nbprof.run.cache.part import Part
 from nbprof.run.cache.stored import FACTS, StoredTrace, TraceToStore
@@ -340,11 +340,9 @@ def open_run_cache(
     write : bool
         False to use cached values without adding any.
     """
-    if keep and enabled():
-        # No home folder, a package that is being updated: a profile opens without a cache.
+    if keep and (folder := usable()) is not None:
+        # A package that is being updated: a profile opens without a cache.
         with contextlib.suppress(OSError, RuntimeError):
-            folder = Folder(location())
             options = {"format": files.format, "limit_bytes": files.limit_bytes, **(options or {})}
-            if folder.path.is_absolute() and folder.owned():
-                return DiskRunCache(folder, files.files, options, write=write)
+            return DiskRunCache(folder, files.files, options, write=write)
     return RunCache(files.files)

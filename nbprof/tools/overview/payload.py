@@ -298,8 +298,9 @@ def _of_tpu(run: Run) -> bool:
 
 
 def _summary(run: Run, category: str) -> dict[Any, Any]:
-    rows = run.steps_summary.to_dict("records")
-    return next((row for row in rows if row["category"] == category), {})
+    rows = run.steps_summary
+    rows = rows[rows["category"].to_numpy(object) == category]
+    return next(iter(rows.to_dict("records")), {})
 
 
 def _average(run: Run) -> Figure:

@@ -42,6 +42,9 @@ NO_WORK = Empty(
     text="No op, kernel, copy or allocation was recorded, so there is nothing to analyse.",
 )
 
+_NUMBER = re.compile(r"[\s_#:]*\d+\Z")
+"""The number behind the name of a step, with what separates them."""
+
 MOST_ROWS = 12_000
 """Steps of several hosts that a report holds one by one; of more it has the mean over the hosts."""
 _FEWEST = 3
@@ -161,15 +164,13 @@ def prefix(names: list[str]) -> str:
     """The common text before the number of all step names: "train" for "train 500", "train 501";
     else "".
     """
-    heads = set()
+    head: str | None = None
     for name in names:
-        match = re.fullmatch(r"(.*?)[\s_#:]*\d+", name, re.DOTALL)
-        if not match:
+        match = _NUMBER.search(name)
+        if match is None or head not in (None, name[: match.start()]):
             return ""
-        heads.add(match[1])
-    if len(heads) != 1:
-        return ""
-    return heads.pop()
+        head = name[: match.start()]
+    return head or ""
 
 
 def _times(steps: pd.DataFrame, key: str) -> np.ndarray[Any, np.dtype[np.float64]]:
