@@ -254,6 +254,8 @@ class TorchBackend:
         except Exception as error:
             raise CaptureError(f"PyTorch's profiler wrote no file: {error}") from error
         finally:
+            # PyTorch's object refers to itself: its events would be freed within a later step.
+            profile.profiler = None
             if history is not None:
                 self._note(*history.end(run / f"{name}.memory_snapshot.pickle"))
 

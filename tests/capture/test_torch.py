@@ -123,6 +123,21 @@ def test_each_option_changes_what_the_trace_holds(torch, record, asked):
     assert not any("Call stack" in event["args"] for event in ops)
 
 
+@pytest.mark.parametrize("memory", [True, False])
+def test_events_of_pytorch_are_freed_when_the_recording_ends(torch, record, memory):
+    """And not by the garbage collector within a step of the next recording."""
+    kind = importlib.import_module("torch.autograd.profiler").profile
+    gc.collect()
+    gc.disable()
+    try:
+        record(lambda: Training(torch).run(2), memory=memory)
+        # Not `isinstance`, which makes deprecated names of PyTorch warn.
+        left = [thing for thing in gc.get_objects() if type(thing) is kind]
+    finally:
+        gc.enable()
+    assert left == []
+
+
 def test_no_memory_records_every_thread(torch, record):
     training = Training(torch)
 
