@@ -296,12 +296,22 @@ export interface Steps {
   typical?: number;
   count?: string;
   host?: Uint16Array;
+  clock?: Clock;
 }
 
 /** A boundary before the step of a row: an epoch, another loop, steps of another kind, or an evaluation. See nbprof.tools.steps.parts. */
 export interface Boundary {
   row: number;
   text: string;
+}
+
+/** The steps of the cell by the wall clock, recorded or not; of many, the longest of each few. `recorded` is 1 where a profiler ran. `step` counts the steps of the cell from 1. See nbprof.tools.steps.parts. */
+export interface Clock {
+  step: Int32Array;
+  start_s: Float64Array;
+  ms: Float64Array;
+  recorded: Uint8Array;
+  scope: string;
 }
 
 /** Input time by kind of work, pipeline and op. See nbprof.tools.input.parts. */

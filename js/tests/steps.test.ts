@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { createStore } from "../lib/store.js";
 import { overlaps, selectBars, selectedBars } from "../views/brush.js";
+import { recordedStretches } from "../views/clock.js";
 import { anchored, borderLabels, clearest, cutLabels } from "../views/stepchart.js";
 import {
   axisLimit,
@@ -17,6 +18,16 @@ import {
 import { tableOf } from "./columns.js";
 import { sample } from "./sample.js";
 import python from "./sums.json" with { type: "json" };
+
+describe("the clock of the cell", () => {
+  it("finds what was recorded", () => {
+    expect(recordedStretches([0, 1, 1, 0, 1])).toEqual([
+      [1, 2],
+      [4, 4],
+    ]);
+    expect(recordedStretches([0, 0])).toEqual([]);
+  });
+});
 
 describe("warm-up", () => {
   const steps = { ...sample().steps, warmup: new Uint8Array(sample().steps.step.length) };

@@ -199,6 +199,26 @@ def test_a_device_stays_idle_without_a_recording_that_costs_little(tmp_path):
     assert len(p.steps.clock) == 52
     average = next(f for f in p.payload().overview.figures if f.key == "step_time")
     assert "without recording 0.95 [" in average.note
+    clock = p.payload().steps.clock
+    assert clock.recorded.tolist() == [0] * 20 + [1] * 12 + [0] * 20
+    assert clock.scope.startswith("52 steps, 12 recorded; without recording the median is 0.95 ms")
+
+
+def test_of_many_steps_the_longest_of_a_few_are_drawn(tmp_path):
+    p = recorded_profile(tmp_path, 0.95)
+    durations = np.full(9_000, 1.0)
+    durations[4321] = 50.0
+    p.run.capture.step_times = step_times(durations, (4000, 4012)).packed()
+    clock = p.payload().steps.clock
+    assert len(clock.ms) == 1_800
+    assert (clock.ms.max(), clock.recorded.sum()) == (50.0, 3)
+    assert clock.step[np.argmax(clock.ms)] == 4321
+
+
+def test_a_clock_whose_steps_were_all_recorded_is_not_drawn(tmp_path):
+    p = recorded_profile(tmp_path, 0.95)
+    p.run.capture.step_times = step_times(np.full(30, 1.0), (0, 30)).packed()
+    assert p.payload().steps.clock is None
 
 
 def test_a_device_that_recording_made_wait_is_said_to_be_busy_without_it(tmp_path):

@@ -22,6 +22,7 @@ import { type ColumnSpec, table } from "../../lib/table.js";
 import { capital, isWhole, timeTitle, type Unit, unitOf } from "../../lib/unit.js";
 import type { Hint, View, ViewContext } from "../../lib/view.js";
 import { barCell, breakdownTable, cells, missingNote, plainTable, statisticsTable } from "../breakdown.js";
+import { stepClock } from "../clock.js";
 import { toInput, toStep } from "../jump.js";
 import { follows } from "../of-host.js";
 import { stepChart } from "../stepchart.js";
@@ -105,6 +106,7 @@ function deviceSide(el: HTMLElement, context: ViewContext): void {
   update();
   context.store.subscribe("selection", update, context.signal);
   stepChart(left, context, { waiting: steps.categories.input !== undefined && !isWhole(unit) });
+  if (steps.clock) el.append(stepClock(steps.clock, context.signal));
 }
 
 /** How much of the steps is input, and what to do next. */

@@ -18,6 +18,19 @@ class Boundary(Part):
     text: str
 
 
+class Clock(Part):
+    """The steps of the cell by the wall clock, recorded or not; of many, the longest of each few.
+
+    `recorded` is 1 where a profiler ran. `step` counts the steps of the cell from 1.
+    """
+
+    step: npt.NDArray[np.int32]
+    start_s: npt.NDArray[np.float64]
+    ms: npt.NDArray[np.float64]
+    recorded: npt.NDArray[np.uint8]
+    scope: str
+
+
 class Steps(Tab):
     """Times by step and category; a category that was not recorded is absent."""
 
@@ -45,6 +58,8 @@ class Steps(Tab):
     """"2 steps on 2 ranks", where several hosts recorded."""
     host: npt.NDArray[np.uint16] | None = None
     """The host of each step, where there are several."""
+    clock: Clock | None = None
+    """Where steps ran without the profiler."""
 
 
 class ServingTables(Part):

@@ -12,6 +12,7 @@ import pandas as pd
 
 from nbprof.activity.unit import STEP, Unit
 from nbprof.analysis.steps import step_count
+from nbprof.analysis.steps.bare import FEWEST
 from nbprof.analysis.steps.boundaries import boundaries
 from nbprof.analysis.steps.step_rows import turns
 from nbprof.analysis.steps.warmup import about_crowded, crowded
@@ -20,7 +21,7 @@ from nbprof.display.categories import CATEGORIES
 from nbprof.display.codec import coded, short
 from nbprof.tools.common import framework_of, unit_of, unknown, without_work
 from nbprof.tools.parts import Empty
-from nbprof.tools.steps.parts import Boundary, Steps
+from nbprof.tools.steps.parts import Boundary, Clock, Steps
 from nbprof.tools.tables import floats
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ _NUMBER = re.compile(r"[\s_#:]*\d+\Z")
 
 MOST_ROWS = 12_000
 """Steps of several hosts that a report holds one by one; of more it has the mean over the hosts."""
+MOST_CLOCKED = 2_000
+"""Steps of the clock that are drawn."""
 _FEWEST = 3
 """Steps of which one is called typical."""
 
@@ -107,7 +110,38 @@ def payload(run: Run) -> Steps:
         part.count = step_count.format_count(every, len(run.hosts), unit)
     if len(hosts.values) > 1:
         part.host = hosts.codes.astype(np.uint16)
+    part.clock = _clock(run)
     return part
+
+
+def _clock(run: Run) -> Clock | None:
+    """The steps by the wall clock; None where all were recorded, or a few were not."""
+    times, measured = run.step_times, run.bare_steps
+    if times is None:
+        return None
+    recorded = times.recorded
+    bare = len(recorded) - int(recorded.sum())
+    if bare < FEWEST or bare == len(recorded):
+        return None
+    ms = (times.end - times.start) / 1e6
+    # Peaks remain.
+    size = -(-len(ms) // MOST_CLOCKED)
+    first = np.arange(0, len(ms), size)
+    longest = np.maximum.reduceat(ms, first)
+    scope = f"{wording.plural(times.count, 'step')}, {len(recorded) - bare:,} recorded"
+    if not measured.reason:
+        median, low, high = (
+            wording.number(value, 2)
+            for value in (measured.median_ms, measured.low_ms, measured.high_ms)
+        )
+        scope += f"; without recording the median is {median} ms [{low}, {high}]"
+    return Clock(
+        step=(first + 1).astype(np.int32),
+        start_s=times.start[first] / 1e9,
+        ms=longest,
+        recorded=np.maximum.reduceat(recorded.astype(np.uint8), first),
+        scope=scope,
+    )
 
 
 def nothing(title: str, text: str) -> Steps:
