@@ -63,14 +63,14 @@ def lost_note(links: Links, reason: str) -> list[Note]:
     """The warning that all kernels were lost; `reason` says why, and what helps."""
     count = lost_kernels(links)
     # That a file is truncated is said of it.
-    if not count or links.trace.receipt.cut:
+    if not count or links.trace.receipt.read_in_part:
         return []
     return [notes.lost_kernels(count, reason)]
 
 
 def unseen_note(links: Links, hosts: Hosts) -> list[Note]:
     """The note that a GPU may have worked unseen."""
-    if without_times(links) or links.trace.receipt.cut:
+    if without_times(links) or links.trace.receipt.read_in_part:
         return []
     if proof := _unseen_proof(links, hosts):
         return [gpu_notes.unrecorded_gpu(proof, _unseen(links, "what it did is unknown"))]
@@ -82,7 +82,7 @@ def kernels(links: Links, hosts: Hosts) -> str:
     """Why a profile of PyTorch has no kernels."""
     if without_times(links):
         return notes.UNUSABLE_TIMES
-    if links.trace.receipt.cut and traits(links, hosts):
+    if links.trace.receipt.read_in_part and traits(links, hosts):
         return notes.CUT_OFF
     if proof := _unseen_proof(links, hosts):
         return f"This profile has no GPU kernels, although the program {proof}: {_unseen(links)}"
@@ -126,7 +126,7 @@ def without_kernels(links: Links, recording: str, lost: str) -> str:
     """
     if without_times(links):
         return notes.UNUSABLE_TIMES
-    if lost_kernels(links) and links.trace.receipt.cut:
+    if lost_kernels(links) and links.trace.receipt.read_in_part:
         return notes.CUT_OFF
     if count := lost_kernels(links):
         launched = wording.plural(count, "launch was", "launches were")

@@ -390,7 +390,7 @@ _LOST = (
 
 def _cut_off(placed: Placed) -> bool:
     """True if a file is truncated, and no work of a device was read."""
-    if not placed.trace.receipt.cut or placed.unusable.any():
+    if not placed.trace.receipt.read_in_part or placed.unusable.any():
         return False
     return not placed.on_gpu.any() and not len(op_rows(placed))
 
@@ -431,7 +431,7 @@ def _traits(placed: Placed) -> set[str]:
         traits.add(act.WAITS)
     if _lost_kernels(placed) or _lost_ops(placed) or _cut_off(placed):
         traits.add(act.LOST_KERNELS)
-    if placed.trace.receipt.cut:
+    if placed.trace.receipt.read_in_part:
         traits.add(act.READ_IN_PART)
     if _without_times(placed):
         traits |= {act.LOST_KERNELS, act.UNUSABLE_TIMES}
