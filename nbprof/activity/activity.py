@@ -196,6 +196,8 @@ LOST_KERNELS = "lost kernels"
 """One of `Activity.traits`: a device was used, but none of its kernels was recorded, so what it did
 is unknown.
 """
+READ_IN_PART = "read in part"
+"""One of `Activity.traits`: a file is truncated or damaged, and may have had what is missing."""
 UNUSABLE_TIMES = "unusable times"
 """One of `Activity.traits`, with `LOST_KERNELS`: kernels were recorded, and none of them has a time
 that can be.

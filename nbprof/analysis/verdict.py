@@ -21,6 +21,7 @@ from nbprof.activity.activity import (
     EMPTY,
     ITERATIONS,
     PLAIN,
+    READ_IN_PART,
     UNUSABLE_TIMES,
     Activity,
 )
@@ -356,7 +357,9 @@ def _unknown(breakdown: Breakdown) -> Verdict | None:
             fact = "no kernel has a usable time, so what the device did is unknown"
             return Verdict(None, "Device times unusable", fact, activity.missing["kernels"])
         title, fact = "Kernels not recorded", "no kernel was recorded"
-        if (activity.devices["kind"] == "TPU").any():
+        if READ_IN_PART in activity.traits:
+            title, fact = "File truncated", "the part of the file that was read has no kernel"
+        elif (activity.devices["kind"] == "TPU").any():
             title, fact = "Ops not recorded", "no op of the device was recorded"
         fact += ", so what the device did is unknown"
         return Verdict(None, title, fact, activity.missing["kernels"])
@@ -426,6 +429,9 @@ def _plain_trace(activity: Activity) -> Verdict:
 
 
 def _without_work(activity: Activity) -> Verdict:
+    if activity.unit.is_recording and READ_IN_PART in activity.traits:
+        fact = "the part of the file that was read has no step, and too little to find one"
+        return Verdict(None, "File truncated", fact, "Copy the file again, or record again.")
     if activity.unit.is_recording and not len(activity.device_extents):
         detail = activity.missing.get("ops", "")
         return Verdict(None, "No work recorded", "no op, call or device work was recorded", detail)

@@ -94,6 +94,11 @@ class Receipt:
         )
 
     @property
+    def read_in_part(self) -> bool:
+        """True if a file is truncated or damaged, and may have had what is missing."""
+        return any(note.key == "file_read_in_part" for note in self.entries)
+
+    @property
     def dropped(self) -> int:
         """Number of skipped events."""
         return sum(self.skipped.values())

@@ -124,7 +124,7 @@ class Mender:
         calls = self.calls(host)
         launch = self._launch(ident, calls)
         waited, called = self._waits(rows, calls, launch)
-        self._align_clocks(host, rows, launch, waited, called)
+        self._align_clocks(host, (rows, ident), calls, launch, waited, called)
         together = self.together(rows, ident)
         spans = self.spans(rows, launch=together)
         linked = launch >= 0
@@ -196,29 +196,44 @@ class Mender:
     def _align_clocks(
         self,
         host: int,
-        rows: Int64s,
+        work: tuple[Int64s, Int64s],
+        calls: Int64s,
         launch: Int64s,
         waited: tuple[Int64s, Int64s],
         called: Int64s,
     ) -> None:
         """Moves all events of devices whose clock is not that of their host."""
-        start = self.trace.events.start
+        start, host_end = self.trace.events.start, self._host_end(host)
         linked = launch >= 0
-        rows, launch, called = rows[linked], launch[linked], called[linked]
+        rows, ident = work[0][linked], work[1][linked]
+        launched, called = start[launch[linked]], called[linked]
         device = self.lane_device[self.trace.events.lane[rows]]
         for number in np.unique(device).tolist():
             own = device == number
             shift = durations.clock_shift(
-                start[rows[own]],
-                start[launch[own]],
-                waited,
-                called[own],
-                self._host_end(host),
+                start[rows[own]], launched[own], waited, called[own], host_end
             )
+            if shift:
+                # Processes of a host may have the same ids: whichever launched it.
+                earliest, latest = self._calls_of(calls, ident[own])
+                latest = np.where(called[own] < _NO_LAUNCH, latest, _NO_LAUNCH)
+                shift = durations.clock_shift(start[rows[own]], earliest, waited, latest, host_end)
             if shift:
                 lanes = (self.lane_host == host) & (self.lane_device == number)
                 self._move(host, lanes, shift)
                 self._clocks.append((int(np.flatnonzero(lanes)[0]), shift))
+
+    def _calls_of(self, calls: Int64s, ident: Int64s) -> tuple[Int64s, Int64s]:
+        """Begin of the first and end of the last call with each id, which all have some."""
+        events = self.trace.events
+        of_call = self.trace.arg(self.correlation, rows=calls)
+        order = np.argsort(of_call, kind="stable")
+        ids, first = np.unique(of_call[order], return_index=True)
+        rows = calls[order]
+        begin = np.minimum.reduceat(events.start[rows], first)
+        end = np.maximum.reduceat(events.start[rows] + self.duration[rows], first)
+        position = np.searchsorted(ids, ident)
+        return begin[position], end[position]
 
     def _move(self, host: int, lanes: npt.NDArray[np.bool_], shift: int) -> None:
         """Moves all events and ends of arrows of lanes; the recording begins with what is first."""

@@ -13,6 +13,11 @@ UNUSABLE_TIMES = (
     "This profile has device work, but none with usable times: see the receipt. Record again."
 )
 """Why a view of kernels is empty."""
+CUT_OFF = (
+    "The part of the file that was read has no device work: what the device did is unknown. Copy"
+    " the file again, or record again."
+)
+"""Why a view of kernels of a truncated file is empty."""
 _SERIOUS = 0.01
 """From this share of events on, what is missing changes what the figures say."""
 _MOST_HOSTS = 3

@@ -106,3 +106,19 @@ def test_an_npu(tmp_path, form):
     )
     assert of_key(p.receipt, "device_clocks")
     assert p.overview["step_time_ms"] == pytest.approx(sound.overview["step_time_ms"], rel=0.05)
+
+
+def test_processes_whose_calls_have_the_same_ids_are_no_clock(tmp_path):
+    """The later process, on another GPU, comes first in the file."""
+    late, k = training(), training()
+    for event in late.events:
+        event["ts"] += 20_000
+        event["tid"] = 9 if event.get("cat") == "kernel" else 77
+        if event.get("cat") == "kernel":
+            event["pid"] = event["args"]["device"] = 1
+            event["args"]["stream"] = 9
+    for first, second in ((late, k), (k, late)):
+        both = Kineto()
+        both.events = [*first.events, *second.events]
+        p = profile(folder(tmp_path, f"{first is k}"), both)
+        assert not of_key(p.receipt, "device_clocks")

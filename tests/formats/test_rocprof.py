@@ -406,3 +406,18 @@ def test_databases_with_a_table_of_the_same_name_are_no_recordings(tmp_path: Pat
     )
     kind = recognise(data, "b.rpd")
     assert (kind.format, "rocmProfileData" in kind.what) == ("", True)
+
+
+def test_a_table_that_ends_within_a_row_lacks_that_row(tmp_path: Path) -> None:
+    """Of a number that is cut off, what remains is another one."""
+    files = rocprof.as_csv(rocprof.training())
+    name = next(name for name in files if name.endswith("kernel_trace.csv"))
+    rows = files[name].splitlines(keepends=True)
+    whole, cut = (tmp_path / each for each in ("whole", "cut"))
+    for folder, data in ((whole, b"".join(rows[:-1])), (cut, b"".join(rows)[:-4])):
+        folder.mkdir()
+        rocprof.write(folder, files | {name: data})
+    totals = [nbprof.load(folder).kernels.by_name()["total_us"].sum() for folder in (whole, cut)]
+    assert totals[0] == totals[1] > 0
+    (note,) = of_key(nbprof.load(cut).receipt, "file_read_in_part")
+    assert note.text.startswith(f"{name}: The file ends within its last row")

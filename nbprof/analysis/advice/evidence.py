@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity.activity import PYTHON_CALLS, SERVING, TRACED, Activity
+from nbprof.activity.activity import PYTHON_CALLS, READ_IN_PART, SERVING, TRACED, Activity
 from nbprof.analysis import hlo
 from nbprof.analysis.advice import devices_used, in_use, python_calls, step_code, unrolled
 from nbprof.analysis.advice import programs as advice_programs
@@ -347,7 +347,7 @@ class Evidence:
     """True if the profile has anything that the host did: ops, calls of the device's runtime, or
     calls of Python.
     """
-    read_in_part: Piece[bool] = Piece(lambda s: bool(s.trace.receipt.cut), False)
+    read_in_part: Piece[bool] = Piece(lambda s: READ_IN_PART in s.activity.traits, False)
     """True if a file is truncated or damaged: what it lacks may have been recorded."""
     host: Piece[HostUse | None] = Piece(None, None)
     """Use of the host, if nbprof recorded it."""

@@ -62,14 +62,15 @@ def without_times(links: Links) -> bool:
 def lost_note(links: Links, reason: str) -> list[Note]:
     """The warning that all kernels were lost; `reason` says why, and what helps."""
     count = lost_kernels(links)
-    if not count:
+    # That a file is truncated is said of it.
+    if not count or links.trace.receipt.read_in_part:
         return []
     return [notes.lost_kernels(count, reason)]
 
 
 def unseen_note(links: Links, hosts: Hosts) -> list[Note]:
     """The note that a GPU may have worked unseen."""
-    if without_times(links):
+    if without_times(links) or links.trace.receipt.read_in_part:
         return []
     if proof := _unseen_proof(links, hosts):
         return [gpu_notes.unrecorded_gpu(proof, _unseen(links, "what it did is unknown"))]
@@ -81,6 +82,8 @@ def kernels(links: Links, hosts: Hosts) -> str:
     """Why a profile of PyTorch has no kernels."""
     if without_times(links):
         return notes.UNUSABLE_TIMES
+    if links.trace.receipt.read_in_part and traits(links, hosts):
+        return notes.CUT_OFF
     if proof := _unseen_proof(links, hosts):
         return f"This profile has no GPU kernels, although the program {proof}: {_unseen(links)}"
     if message := without_kernels(links, "This profile", LOST):
@@ -123,6 +126,8 @@ def without_kernels(links: Links, recording: str, lost: str) -> str:
     """
     if without_times(links):
         return notes.UNUSABLE_TIMES
+    if lost_kernels(links) and links.trace.receipt.read_in_part:
+        return notes.CUT_OFF
     if count := lost_kernels(links):
         launched = wording.plural(count, "launch was", "launches were")
         return f"{recording} has no GPU kernels, although {launched} recorded: {lost}"

@@ -309,6 +309,8 @@ class GpuRecording(ABC):
         if self._waits:
             traits.add(act.WAITS)
         traits |= absent.traits(self.links, self.hosts)
+        if self.trace.receipt.read_in_part:
+            traits.add(act.READ_IN_PART)
         if (
             not self.tables.has_host_ops
             or self.tables.hosts_without_ops

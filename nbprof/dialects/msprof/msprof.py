@@ -384,6 +384,8 @@ class _Ascend:
     def _traits(self) -> set[str]:
         # Tasks do not say whether an op or a graph launched them.
         traits = {act.UNKNOWN_EAGER}
+        if self.trace.receipt.read_in_part:
+            traits.add(act.READ_IN_PART)
         if self._without_times:
             traits |= {act.LOST_KERNELS, act.UNUSABLE_TIMES}
         if not self.work.typed:

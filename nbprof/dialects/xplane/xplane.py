@@ -339,6 +339,8 @@ def _no_kernels(placed: Placed, activity: act.Activity) -> str:
     """Why there are no GPU kernels; '' if there are some."""
     if _without_times(placed):
         return shared_notes.UNUSABLE_TIMES
+    if _cut_off(placed):
+        return shared_notes.CUT_OFF
     if _lost_ops(placed):
         return xplane_notes.LOST_OPS
     if lost := _lost_kernels(placed):
@@ -391,6 +393,13 @@ _LOST = (
 )
 
 
+def _cut_off(placed: Placed) -> bool:
+    """True if a file is truncated, and no work of a device was read."""
+    if not placed.trace.receipt.read_in_part or placed.unusable.any():
+        return False
+    return not placed.on_gpu.any() and not len(op_rows(placed))
+
+
 def _without_times(placed: Placed) -> bool:
     """True if devices worked, and none of their kernels or ops has a time that can be."""
     if not placed.unusable.any():
@@ -425,8 +434,10 @@ def _traits(placed: Placed) -> set[str]:
         traits.add(act.PYTHON_CALLS)
     if placed.waits_of_iterations:
         traits.add(act.WAITS)
-    if _lost_kernels(placed) or _lost_ops(placed):
+    if _lost_kernels(placed) or _lost_ops(placed) or _cut_off(placed):
         traits.add(act.LOST_KERNELS)
+    if placed.trace.receipt.read_in_part:
+        traits.add(act.READ_IN_PART)
     if _without_times(placed):
         traits |= {act.LOST_KERNELS, act.UNUSABLE_TIMES}
     return traits
@@ -470,9 +481,10 @@ def notes(placed: Placed, activity: act.Activity) -> list[Note]:
     """Notes for the receipt on everything that looks wrong."""
     trace = placed.trace
     lines: list[Note] = []
-    if _lost_ops(placed):
+    if _lost_ops(placed) and not _cut_off(placed):
         lines.append(xplane_notes.lost_ops())
-    if lost := _lost_kernels(placed):
+    lost = _lost_kernels(placed)
+    if lost and not _cut_off(placed):
         lines.append(shared_notes.lost_kernels(lost, _LOST))
     elif activity.has_device and not _without_times(placed):
         starts = placed.named(*"CcHhMm")

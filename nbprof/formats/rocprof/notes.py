@@ -23,6 +23,14 @@ def truncated(offset: int) -> Note:
     )
 
 
+def truncated_table(name: str) -> Note:
+    return warning(
+        "file_read_in_part",
+        f"{name}: The file ends within its last row, which was left out: the profiler was killed"
+        " while writing, or the copy is incomplete.",
+    )
+
+
 def no_agent_info() -> Note:
     return info(
         "no_agent_info",
