@@ -1,3 +1,3 @@
-"""What does everyone need? Errors, the Trace, nesting of events, wire formats, files. Imports
-nothing else of nbprof.
+"""What does everyone need? Errors, the Trace, nesting of events, wire formats, files. Of nbprof it
+imports only the compiled readers.
 """

@@ -112,7 +112,8 @@ def read(
     assert count <= MOST_EVENTS
     assert size <= len(buf)
     starts = np.ascontiguousarray(starts)
-    events = Events(*(np.empty(count, np.int64) for _ in range(3)), left=np.empty(count, np.bool_))
+    meta, offset, duration = (np.empty(count, np.int64) for _ in range(3))
+    events = Events(meta, offset, duration, np.empty(count, np.bool_))
     sizes = _Sizes()
     handle = functions.events(
         buf.ctypes.data,

@@ -10,14 +10,21 @@ from hypothesis import strategies as st
 
 from nbprof.core import wire
 from nbprof.core.errors import ReadError
+from nbprof.native import library
+from nbprof.native import wire as native
 from tests.support.xspace import chunk, double, number, varint
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
-@pytest.fixture(params=[0, 32], ids=["lockstep", "one by one"])
+LEFT_OUT = library.Loaded(None, "it was left out")
+
+
+@pytest.fixture(params=[None, 0, 32], ids=["compiled", "lockstep", "one by one"])
 def few(request, monkeypatch):
-    monkeypatch.setattr(wire, "_FEW_MESSAGES", request.param)
+    if request.param is not None:
+        monkeypatch.setattr(library, "load", lambda: LEFT_OUT)
+        monkeypatch.setattr(wire, "_FEW_MESSAGES", request.param)
 
 
 @given(st.lists(INT64, min_size=1, max_size=40))
@@ -42,11 +49,11 @@ def field(item):
     )
 
 
-NUMBERS = st.integers(1, 300) | st.just(2**29 - 1)
+NUMBERS = st.integers(1, 127) | st.integers(1, 300) | st.just(2**29 - 1)
 VALUES = INT64 | st.binary(max_size=200) | st.floats(allow_nan=False) | st.none()
 
 
-@pytest.mark.parametrize("few", [0, 3, 32])
+@pytest.mark.parametrize("few", [None, 0, 3, 32])
 @given(messages=st.lists(st.lists(st.tuples(NUMBERS, VALUES), max_size=6), max_size=8))
 def test_columns_find_every_field_of_every_message(few, messages):
     encoded = [b"".join(map(field, fields)) for fields in messages]
@@ -56,7 +63,9 @@ def test_columns_find_every_field_of_every_message(few, messages):
     buf = wire.buffer(data)
     found = [[] for _ in messages]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wire, "_FEW_MESSAGES", few)
+        if few is not None:
+            patch.setattr(library, "load", lambda: LEFT_OUT)
+            patch.setattr(wire, "_FEW_MESSAGES", few)
         columns = wire.columns(buf, starts, ends)
     assert len({(c.number, c.kind) for c in columns}) == len(columns)
     for column in columns:
@@ -195,3 +204,49 @@ def test_a_message_of_many_splits_into_what_its_fields_are(seed):
         ]
         assert sorted([*got, *others], key=lambda f: f[3]) == sorted(wanted, key=lambda f: f[3])
         assert others == [field for field in wanted if field[1] != 2]
+
+
+PLAIN = number(1, 5) + chunk(2, b"ab") + double(3, 0.5) + b"\x25\0\0\0\0" + number(127, 1 << 63)
+
+
+def test_the_compiled_reader_reads_what_is_written_as_usual():
+    ends = np.array([len(PLAIN), 2 * len(PLAIN), 2 * len(PLAIN)])
+    starts = np.array([0, len(PLAIN), 2 * len(PLAIN)])
+    columns = native.columns(wire.buffer(2 * PLAIN), starts, ends)
+    assert columns is not None
+    assert [column.tag for column in columns] == [0x08, 0x12, 0x19, 0x25, 127 << 3]
+    assert [column.message.tolist() for column in columns] == [[0, 1]] * 5
+    assert columns[0].value.tolist() == [5, 5]
+    assert columns[1].value.tolist() == [4, 4 + len(PLAIN)]
+    assert columns[1].end.tolist() == [6, 6 + len(PLAIN)]
+    assert columns[4].value.tolist() == [-(1 << 63)] * 2
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        number(128, 1),
+        b"\x7b\x7c",
+        b"\x88\x00\x01",
+        b"\x00",
+        b"\x0e",
+        b"\x08",
+        b"\x09\0\0\0\0\0\0\0",
+        b"\x0d\0\0\0",
+        b"\x12\x01",
+        b"\x12\x80\x80\x80\x80\x80\x00",
+        b"\x08" + b"\xff" * 9 + b"\x02",
+    ],
+    ids=lambda data: data.hex(),
+)
+def test_what_is_written_in_another_way_is_left_to_the_other_reader(odd):
+    data = PLAIN + odd
+    # Bytes behind the message are none of it.
+    buf = wire.buffer(data + bytes(20))
+    assert native.columns(buf, np.array([0]), np.array([len(data)])) is None
+    assert native.columns(buf, np.array([0]), np.array([len(PLAIN)])) is not None
+
+
+@pytest.mark.parametrize(("start", "end"), [(-1, 5), (0, 1 << 40)])
+def test_places_outside_of_the_data_are_not_read(start, end):
+    assert native.columns(wire.buffer(PLAIN), np.array([start]), np.array([end])) is None

@@ -33,7 +33,8 @@ _ENTRY_DEPTH, _VALUE_DEPTH, _FACT_DEPTH = 2, 3, 4
 # Ids up to this many times their count are looked up in a table, others by bisection.
 _SPARSE, _FEW = 8, 32
 
-Spans = Sequence[Sequence[tuple[int, int]]]
+Spans = Sequence[Int64s]
+"""int64[entries, 2] of each plane."""
 # Programs that are counted, as those of CPUs are, have smaller idents.
 _LEAST_FINGERPRINT = 1 << 32
 _NUMBERED = re.compile(r"\((\d{1,20})\)\Z")
@@ -108,7 +109,7 @@ class _Map:
         column = next((f for f in self.fields if (f.number, f.kind) == (number, LENGTH)), None)
         if column is None:
             return [""] * count
-        if len(column.message) > len(np.unique(column.message)):
+        if np.bincount(column.message).max() > 1:
             # Texts that another one replaces don't count, but a bad byte in them is reported.
             span_texts(buf, column.value, column.end, strings)
         return span_texts(buf, *xspace_general.last_of(column, count), strings)
@@ -265,8 +266,8 @@ def _entries(buf: wire.Bytes, spans: Spans) -> _Map:
     """The entries of all planes. Several values of one entry are read as one, as protobuf merges
     messages.
     """
-    plane = [i for i, each in enumerate(spans) for _ in each]
-    flat = np.array([span for each in spans for span in each], np.int64).reshape(-1, 2)
+    plane = np.repeat(np.arange(len(spans)), [len(each) for each in spans]).tolist()
+    flat = np.concatenate([np.zeros((0, 2), np.int64), *spans])
     key = np.zeros(len(plane), np.int64)
     fields: list[Field] = []
     for column in wire.columns(buf, flat[:, 0], flat[:, 1], _ENTRY_DEPTH):

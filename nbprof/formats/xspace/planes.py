@@ -1,7 +1,7 @@
 """The outer messages of an XSpace file: planes, lines and facts. Events stay undecoded.
 
-Planes and lines are few and walked one by one; names may be many, and `names` reads those of all
-planes in lockstep. Field numbers follow xplane.proto of the OpenXLA project.
+Planes are walked one by one, and their fields, of which names may be many, read all at once. Field
+numbers follow xplane.proto of the OpenXLA project.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from nbprof.formats.xspace.split import Other, event_starts
 from nbprof.formats.xspace.texts import Strings
 
 _PLANE_DEPTH, _FACT_DEPTH = 1, 2
+_NO_SPANS = np.zeros((0, 2), np.int64)
 
 
 @dataclass
@@ -63,21 +64,33 @@ class Space:
 
 
 @dataclass
-class Fields:
-    """The fields of one message: where the contents of each are by number, and the last number of
-    each.
+class _Top:
+    """The fields of a file: where the contents of each are by number.
 
     `stopped` is the byte of the last field that was not among the plainest; where reading failed,
     of the one that it failed in.
     """
 
     contents: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    numbers: dict[int, int] = field(default_factory=dict)
     stopped: int = 0
 
     def texts(self, data: memoryview, number: int, strings: Strings) -> list[str]:
         """All texts of a field."""
         return [strings.decode(data[a:b]) for a, b in self.contents.get(number, [])]
+
+
+@dataclass
+class _Fields:
+    """The fields of a plane: where the contents of each are by number, int64[fields, 2], and the
+    last number of each.
+    """
+
+    contents: dict[int, Int64s] = field(default_factory=dict)
+    numbers: dict[int, int] = field(default_factory=dict)
+
+    def spans(self, number: int) -> Int64s:
+        """Where the contents of a field are."""
+        return self.contents.get(number, _NO_SPANS)
 
 
 def read_space(buf: wire.Bytes, size: int, strings: Strings) -> Space:
@@ -96,29 +109,27 @@ def read_space(buf: wire.Bytes, size: int, strings: Strings) -> Space:
         does.
     """
     data = buf.data
-    top = Fields()
+    top = _Top()
     stopped = -1
     try:
-        _walk(data, 0, size, 0, top)
+        _walk(data, size, top)
     except CutError:
         # Whole planes are worth keeping; without one there is nothing to show.
         if 1 not in top.contents:
             raise
         stopped = top.stopped
-    inner = [
-        _walk(data, start, end, _PLANE_DEPTH, Fields()) for start, end in top.contents.get(1, [])
-    ]
+    inner = _plane_fields(buf, top.contents.get(1, []))
     starts, other_fields = event_starts(
-        buf, [span for plane in inner for span in plane.contents.get(3, [])]
+        buf, [(a, b) for plane in inner for a, b in plane.spans(3).tolist()]
     )
     lines = (_line(data, *line, strings) for line in zip(starts, other_fields, strict=True))
-    stats = stat_names(buf, [plane.contents.get(5, []) for plane in inner], strings)
-    events = event_names(buf, [plane.contents.get(4, []) for plane in inner], stats, strings)
+    stats = stat_names(buf, [plane.spans(5) for plane in inner], strings)
+    events = event_names(buf, [plane.spans(4) for plane in inner], stats, strings)
     planes = [
         PlaneMessage(
-            wire.signed(plane.numbers.get(1, 0)),
-            "".join(plane.texts(data, 2, strings)[-1:]),
-            [next(lines) for _ in plane.contents.get(3, [])],
+            plane.numbers.get(1, 0),
+            "".join(_texts(data, plane.spans(2), strings)[-1:]),
+            [next(lines) for _ in plane.spans(3)],
             stat_table,
             event_table,
         )
@@ -134,28 +145,34 @@ def read_space(buf: wire.Bytes, size: int, strings: Strings) -> Space:
     )
 
 
-def _walk(data: memoryview, pos: int, end: int, depth: int, result: Fields) -> Fields:
-    contents = result.contents
+def _walk(data: memoryview, end: int, result: _Top) -> None:
+    """The fields of a file: what comes before the byte where it ends too early is kept."""
+    pos = 0
     while pos < end:
-        tag = data[pos]
-        after = pos + 2 + data[pos + 1]
-        # Nearly every field is an entry: one byte of tag, one of length, or two where it has 128
-        # bytes and more.
-        if tag & 0x87 == LENGTH and tag > 7:
-            begin = pos + 2
-            if data[pos + 1] >= 0x80:
-                begin, after = pos + 3, after - 0x7F + (data[begin] << 7)
-            if (begin == pos + 2 or data[pos + 2] < 0x80) and after <= end:
-                contents.setdefault(tag >> 3, []).append((begin, after))
-                pos = after
-                continue
         result.stopped = pos
-        number, kind, value, pos = wire.read_field(data, pos, end, depth)
+        number, kind, value, pos = wire.read_field(data, pos, end)
         if kind == LENGTH:
-            contents.setdefault(number, []).append((value, pos))
-        elif kind == VARINT:
-            result.numbers[number] = value
-    return result
+            result.contents.setdefault(number, []).append((value, pos))
+
+
+def _plane_fields(buf: wire.Bytes, spans: list[tuple[int, int]]) -> list[_Fields]:
+    planes = [_Fields() for _ in spans]
+    start, end = np.array(spans, np.int64).reshape(-1, 2).T
+    for column in wire.columns(buf, start, end, _PLANE_DEPTH):
+        order = np.argsort(column.message, kind="stable")
+        content = np.stack([column.value[order], column.end[order]], axis=1)
+        edges = np.searchsorted(column.message[order], np.arange(len(planes) + 1)).tolist()
+        for index, plane in enumerate(planes):
+            rows = content[edges[index] : edges[index + 1]]
+            if len(rows) and column.kind == LENGTH:
+                plane.contents[column.number] = rows
+            elif len(rows) and column.kind == VARINT:
+                plane.numbers[column.number] = int(rows[-1, 0])
+    return planes
+
+
+def _texts(data: memoryview, spans: Int64s, strings: Strings) -> list[str]:
+    return [strings.decode(data[a:b]) for a, b in spans.tolist()]
 
 
 def _line(data: memoryview, starts: Int64s, other_fields: list[Other], strings: Strings) -> Line:
@@ -179,14 +196,11 @@ def _line(data: memoryview, starts: Int64s, other_fields: list[Other], strings: 
 
 
 def _facts(
-    buf: wire.Bytes, inner: list[Fields], planes: list[PlaneMessage], strings: Strings
+    buf: wire.Bytes, inner: list[_Fields], planes: list[PlaneMessage], strings: Strings
 ) -> None:
-    owner = np.array(
-        [i for i, plane in enumerate(inner) for _ in plane.contents.get(6, [])], np.int64
-    )
-    span = np.array(
-        [span for plane in inner for span in plane.contents.get(6, [])], np.int64
-    ).reshape(-1, 2)
+    spans = [plane.spans(6) for plane in inner]
+    owner = np.repeat(np.arange(len(inner)), [len(each) for each in spans])
+    span = np.concatenate([_NO_SPANS, *spans])
     rows = xspace_general.stats(buf, owner, span[:, 0], span[:, 1], _FACT_DEPTH)
     for index, fact in zip(
         owner.tolist(),
