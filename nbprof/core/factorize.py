@@ -48,14 +48,14 @@ def _in_table(code: Int64s, size: int) -> tuple[Int64s, Int64s]:
     return first, table[code]
 
 
-def used_codes(codes: Int64s, size: int) -> tuple[Int64s, Int64s]:
+def used_codes(codes: npt.NDArray[np.integer], size: int) -> tuple[Int64s, Int64s]:
     """The codes that occur, ascending, and the index of the code of each row among them.
 
     A table over all codes does this without sorting, which matters with millions of rows.
 
     Parameters
     ----------
-    codes : int64[rows]
+    codes : int[rows]
         From -1 to `size` - 1.
     size : int
 
@@ -65,16 +65,24 @@ def used_codes(codes: Int64s, size: int) -> tuple[Int64s, Int64s]:
     index : int64[rows]
     """
     is_used = np.zeros(size + 1, np.bool_)
-    is_used[codes + 1] = True
+    # The last element is that of -1, which comes first.
+    is_used[codes] = True
+    is_used = np.roll(is_used, 1)
     index = np.cumsum(is_used) - 1
-    return np.flatnonzero(is_used) - 1, index[codes + 1]
+    return np.flatnonzero(is_used) - 1, np.roll(index, -1)[codes]
+
+
+def distinct(codes: npt.NDArray[np.integer]) -> int:
+    """The number of different codes; codes are -1 or more."""
+    # The last element is that of -1.
+    seen = np.zeros(int(codes.max(initial=-1)) + 2, np.bool_)
+    seen[codes] = True
+    return int(np.count_nonzero(seen))
 
 
 def all_differ(codes: npt.NDArray[np.integer]) -> bool:
     """True if no code occurs twice; codes are 0 or more."""
-    seen = np.zeros(int(codes.max(initial=-1)) + 1, np.bool_)
-    seen[codes] = True
-    return int(np.count_nonzero(seen)) == len(codes)
+    return distinct(codes) == len(codes)
 
 
 def lookup(keys: npt.NDArray[np.integer], values: Int64s, lookups: Int64s) -> Int64s:

@@ -118,12 +118,13 @@ def _never_freed(timeline: pd.DataFrame, in_steps: Int64s, grown: int) -> dict[s
     """
     if grown <= 0:
         return {}
-    rows = timeline[["address", "event", "op", "shape", "allocated_bytes"]].iloc[in_steps]
-    if rows["address"].isna().any():
+    events = timeline[["address", "event"]].iloc[in_steps]
+    if events["address"].isna().any():
         return {}
-    address = rows["address"].to_numpy(np.int64)
-    left = rows.iloc[alive.last_at_address(address, alive.allocating(rows))]
-    by_block = left.groupby(["op", "shape"], sort=False, dropna=False)
+    address = events["address"].to_numpy(np.int64)
+    left = in_steps[alive.last_at_address(address, alive.allocating(events))]
+    blocks = timeline[["op", "shape", "allocated_bytes"]].iloc[left]
+    by_block = blocks.groupby(["op", "shape"], sort=False, dropna=False)
     size = by_block["allocated_bytes"].sum().astype("int64")
     if not len(size) or 2 * int(size.max()) < grown:
         return {}

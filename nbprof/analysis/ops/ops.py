@@ -319,9 +319,8 @@ def _by_time(self_ps: Int64s | npt.NDArray[np.float64], name: npt.NDArray[np.obj
     tied = np.flatnonzero(equal | np.append(equal[1:], False)[: len(self_ps)])
     if len(tied):
         rows = order[tied]
-        names = name[rows].tolist()
-        rows = rows[sorted(range(len(rows)), key=names.__getitem__)]
-        order[tied] = rows[np.argsort(-self_ps[rows], kind="stable")]
+        keys = list(zip((-self_ps[rows]).tolist(), name[rows].tolist(), strict=True))
+        order[tied] = rows[sorted(range(len(rows)), key=keys.__getitem__)]
     return order
 
 

@@ -12,7 +12,7 @@ from nbprof.activity.activity import Activity
 from nbprof.analysis.steps.inside import begin_in_steps
 from nbprof.analysis.steps.steps import counted
 from nbprof.analysis.table import positions
-from nbprof.core.factorize import unique_rows
+from nbprof.core.factorize import distinct, unique_rows
 from nbprof.core.intervals import Intervals
 
 
@@ -108,7 +108,7 @@ def runtime(activity: Activity, steps: pd.DataFrame) -> Runtime:
         rows = np.flatnonzero(calls.kind == kind)
         longest = int(np.bincount(calls.name[rows], ms[rows]).argmax())
         runtime.calls[texts[kind]] = Calls(
-            len(np.unique(calls.event[rows])) / count, float(ms[rows].sum()) / count, texts[longest]
+            distinct(calls.event[rows]) / count, float(ms[rows].sum()) / count, texts[longest]
         )
     _transfers(activity, used, runtime)
     _loader(activity, used, runtime)

@@ -177,7 +177,7 @@ def _only_there(
     rows = np.flatnonzero((step >= 0) & (on_host.all() or on_host[events.lane]))
     rows = rows[events.start[rows] < end[step[rows]]]
     step = step[rows]
-    names, code = used_codes(events.name[rows].astype(np.int64), len(trace.names))
+    names, code = used_codes(events.name[rows], len(trace.names))
     # Events that run more often in each slow step do so on average, and at least once in each: most
     # names do not, and need no count by step.
     in_slow, in_all = (

@@ -162,6 +162,8 @@ def of_callers(trace: Trace, groups: Groups, host: Int64s) -> Int32s:
     to last until the next batch is copied, and to have waited for it.
     """
     group, events = groups.group, trace.events
+    if not groups.roots:
+        return group
     up, down = _launched(trace, host)
     # Groups of the recorder stay.
     lost = (group[up] < 0) & np.isin(host[up], [host_index for host_index, _ in groups.roots])

@@ -494,7 +494,7 @@ def notes(placed: Placed, activity: act.Activity) -> list[Note]:
         lines += sanity.lost_launches(
             calls, starts[trace.events.name[calls["event"].to_numpy(np.int64)]]
         )
-        work = np.flatnonzero((trace.arg("correlation_id", 0) > 0) & placed.on_gpu)
+        work = np.flatnonzero(trace.above("correlation_id", 0) & placed.on_gpu)
         is_launched = np.zeros(len(trace.events) + 1, np.bool_)
         is_launched[calls["target"].to_numpy(np.int64)] = True
         unlaunched = int((~is_launched[work]).sum())
