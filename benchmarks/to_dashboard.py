@@ -85,7 +85,7 @@ def record(folder: Path) -> Path:
 
 
 def synthetic(folder: Path) -> Path:
-    """A run of 100,000 events in 1,000 steps."""
+    """A run of 100,000 events in 12,500 steps."""
     from tests.support.xspace import training_run
 
     path = folder / "synthetic.xplane.pb"

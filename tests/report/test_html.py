@@ -161,6 +161,21 @@ def test_a_report_of_usual_tabs_has_the_smaller_module_and_any_other_the_whole(b
     assert held("overview", "trace") == (whole_one, "1.2.3")
 
 
+def test_a_module_that_the_build_compressed_is_held_as_it_is(built):
+    def held():
+        script = html.fragment(b"", "", version="1.2.3")
+        return codec.from_text(re.search(r'const code = "([^"]*)"', script)[1])
+
+    bundle._packed.cache_clear()
+    packed = built.with_name("dashboard.js.gz")
+    packed.write_bytes(gzip.compress(built.read_bytes(), 1, mtime=0))
+    assert held() == packed.read_bytes()
+    # One of an earlier build is not.
+    bundle._packed.cache_clear()
+    packed.write_bytes(gzip.compress(built.read_bytes() + b"// older", 1, mtime=0))
+    assert gzip.decompress(held()) == built.read_bytes()
+
+
 def test_two_outputs_have_two_keys(built):
     keys = {
         re.search(
