@@ -175,7 +175,9 @@ def _restack(events: Events, level: Levels, lane: slice, clusters: Int64s) -> in
     stop = depth + _MANY
     while len(open_) and depth < stop:
         here = open_[level_of[above[open_]] < depth]
-        level_of[ids[here[_turns(start[here], end[here])]]] = depth
+        # Of two clusters, the other one may begin some levels further down.
+        if len(here):
+            level_of[ids[here[_turns(start[here], end[here])]]] = depth
         open_ = open_[level_of[ids[open_]] == _OPEN]
         depth += 1
     if len(open_):

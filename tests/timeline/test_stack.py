@@ -64,6 +64,15 @@ def is_right(made: Stack) -> None:
     assert (made.level[inner] > made.level[table.parent[inner]]).all()
 
 
+def test_clusters_of_a_lane_at_different_depths():
+    """A lane whose events overlap partly at its top, and later four levels further down."""
+    nest = [(0, 100 + i, 100 - 2 * i) for i in range(4)]
+    table = events([(0, 0, 10), (0, 5, 10), *nest, (0, 110, 10), (0, 115, 10)])
+    made = stack(table)
+    is_right(made)
+    assert (made.level.tolist(), made.moved) == first_fit(table)
+
+
 @given(spans)
 @settings(max_examples=300)
 def test_as_first_fit_in_the_order_of_starts(of: Spans) -> None:
