@@ -190,7 +190,7 @@ class Mender:
         return rows[~is_kernel]
 
     def is_kernel(self, rows: Int64s) -> npt.NDArray[np.bool_]:
-        """Whether work computes, and is no copy."""
+        """bool[n]: work that computes, unlike copies and fills."""
         return np.ones(len(rows), np.bool_)
 
     def _align_clocks(
@@ -209,15 +209,17 @@ class Mender:
         launched, called = start[launch[linked]], called[linked]
         device = self.lane_device[self.trace.events.lane[rows]]
         for number in np.unique(device).tolist():
-            own = device == number
+            of_device = device == number
             shift = durations.clock_shift(
-                start[rows[own]], launched[own], waited, called[own], host_end
+                start[rows[of_device]], launched[of_device], waited, called[of_device], host_end
             )
             if shift:
                 # Processes of a host may have the same ids: whichever launched it.
-                earliest, latest = self._calls_of(calls, ident[own])
-                latest = np.where(called[own] < _NO_LAUNCH, latest, _NO_LAUNCH)
-                shift = durations.clock_shift(start[rows[own]], earliest, waited, latest, host_end)
+                earliest, latest = self._calls_of(calls, ident[of_device])
+                latest = np.where(called[of_device] < _NO_LAUNCH, latest, _NO_LAUNCH)
+                shift = durations.clock_shift(
+                    start[rows[of_device]], earliest, waited, latest, host_end
+                )
             if shift:
                 lanes = (self.lane_host == host) & (self.lane_device == number)
                 self._move(host, lanes, shift)
@@ -400,7 +402,9 @@ class Mender:
             device = str(lanes["process"].iloc[lane])
             if len(self.trace.hosts) > 1:
                 device = f"{lanes['host'].iloc[lane]}, {device}"
-            side = "behind" if shift > 0 else "ahead"
+            side = "ahead"
+            if shift > 0:
+                side = "behind"
             shifts.append(f"{device}: {wording.millis(abs(shift) / 1e9)} {side}")
         return [notes.device_clocks(shifts)]
 

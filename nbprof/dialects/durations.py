@@ -160,7 +160,7 @@ def of_alike(work: Spans, doubtful: Flags) -> Int64s:
 def clock_shift(
     start: Int64s, launched: Int64s, waited: tuple[Int64s, Int64s], called: Int64s, others_end: int
 ) -> int:
-    """How much later all work of a device is to be, ps, where its clock is not that of the host.
+    """The time in ps to add to a device whose clock is not that of the host; 0 if it is.
 
     No work begins before its launch, and none after the host had waited for it. The shift is the
     least that makes both so; a few events with wrong times are none of a clock.
@@ -179,9 +179,11 @@ def clock_shift(
         shift = -_most_agree_on(start - _waited_at(waited, called))
         if shift > -SLACK_PS:
             return 0
-    # Between launch and work lies no more than the recording.
+    # Work is not launched longer ago than the recording takes.
     delay = int(np.median(start + shift - launched))
-    return shift if 0 <= delay <= others_end - int(launched.min()) else 0
+    if not 0 <= delay <= others_end - int(launched.min()):
+        return 0
+    return shift
 
 
 def misplaced(

@@ -11,13 +11,13 @@ LONG_DURATIONS = "left out: duration of more than a week (an overflow of the pro
 FAR_EVENTS = "left out: more than a week away from the rest of the trace."
 
 
-def negative_durations(count: int, where: str = "") -> Note:
-    """Notes of events of a file, or of those `in` some of its parts."""
-    if where:
-        where = f" {where}"
+def negative_durations(count: int, planes: str = "") -> Note:
+    """Events of a file, or of some of its planes: `in P, Q`."""
+    if planes:
+        planes = f" {planes}"
     return warning(
         "negative_durations",
-        f"Events{where} that end before they start, treated as having zero duration: {count:,}.",
+        f"Events{planes} that end before they start, treated as having zero duration: {count:,}.",
     )
 
 

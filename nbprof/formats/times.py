@@ -1,4 +1,4 @@
-"""Which times can be: the same in all formats."""
+"""The longest time that events of any format may take, or be away from the others."""
 
 from __future__ import annotations
 

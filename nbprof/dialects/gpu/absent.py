@@ -62,7 +62,7 @@ def without_times(links: Links) -> bool:
 def lost_note(links: Links, reason: str) -> list[Note]:
     """The warning that all kernels were lost; `reason` says why, and what helps."""
     count = lost_kernels(links)
-    # That a file is truncated is said of it.
+    # The receipt has a note on the truncated file.
     if not count or links.trace.receipt.read_in_part:
         return []
     return [notes.lost_kernels(count, reason)]

@@ -102,7 +102,7 @@ class _Mender(Mender):
         return self._rows(host, CALL)
 
     def is_kernel(self, rows: Int64s) -> npt.NDArray[np.bool_]:
-        """Whether work is a kernel, and no copy or fill."""
+        """bool[n]: kernels, unlike copies and fills."""
         is_kernel: npt.NDArray[np.bool_] = self.kind[rows] == KERNEL
         return is_kernel
 

@@ -89,7 +89,7 @@ class _Mender(Mender):
         return self._of_host(rows[(ident >= 0) & (ident != _NO_ID)], host)
 
     def is_kernel(self, rows: Int64s) -> npt.NDArray[np.bool_]:
-        """Whether work is a task of cores."""
+        """bool[n]: tasks of cores."""
         is_compute: npt.NDArray[np.bool_] = self._work.stated_kind[rows] == COMPUTE
         return is_compute
 

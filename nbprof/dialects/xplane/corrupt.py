@@ -74,7 +74,7 @@ class _OfGpus(Mender):
         return rows[self.trace.arg(self.correlation, rows=rows) > 0]
 
     def is_kernel(self, rows: Int64s) -> npt.NDArray[np.bool_]:
-        """Whether work has the details of a launch."""
+        """bool[n]: work with the details of a launch."""
         return self.trace.text_arg("kernel_details", rows=rows) >= 0
 
     def images(self, host: int) -> Int64s:

@@ -55,11 +55,11 @@ def read(files: Sequence[SourceFile]) -> Recording:
     parts_by_kind: dict[str, list[pd.DataFrame]] = {}
     for file in files:
         data = bytes(file.read().data)
-        whole = data.rfind(b"\n") + 1
-        if 0 < whole < len(data):
-            # What remains of a number is another one.
+        end = data.rfind(b"\n") + 1
+        if 0 < end < len(data):
+            # A number may lack its last digits.
             result.notes.append(notes.truncated_table(file.name))
-            data = data[:whole]
+            data = data[:end]
         kind = kind_of(data[: data.find(b"\n") + 1 or len(data)])
         if kind and kind not in NOT_READ:
             parts_by_kind.setdefault(kind, []).append(_table(data, kind, result))

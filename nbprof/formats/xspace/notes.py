@@ -19,15 +19,15 @@ def in_planes(planes: Sequence[str]) -> str:
     return f"in {text}"
 
 
-def distant_times(where: str) -> str:
+def distant_times(planes: str) -> str:
     """Why events are skipped."""
-    return f"{where} {DISTANT_TIMES}"
+    return f"{planes} {DISTANT_TIMES}"
 
 
-def unnamed_events(where: str, count: int) -> Note:
+def unnamed_events(planes: str, count: int) -> Note:
     return warning(
         "unnamed_events",
-        f"{plural(count, 'event')} {where} have no name there; they are shown by number.",
+        f"{plural(count, 'event')} {planes} have no name there; they are shown by number.",
     )
 
 

@@ -525,13 +525,13 @@ class _Builder:
             self.receipt.add(shared_notes.native_reader_missing("XSpace files", 8, native.reason))
         for label, planes in self.odd.items():
             count = sum(planes.values())
-            where = notes.in_planes(list(planes))
+            in_planes = notes.in_planes(list(planes))
             if label == "distant":
-                self.receipt.skip(notes.distant_times(where), count, key="distant_times")
+                self.receipt.skip(notes.distant_times(in_planes), count, key="distant_times")
             elif label == "negative":
-                self.receipt.add(shared_notes.negative_durations(count, where))
+                self.receipt.add(shared_notes.negative_durations(count, in_planes))
             else:
-                self.receipt.add(notes.unnamed_events(where, count))
+                self.receipt.add(notes.unnamed_events(in_planes, count))
         if self.aggregated:
             self.receipt.add(notes.aggregated_events(len(self.aggregated)))
         if self.valueless:
@@ -649,11 +649,11 @@ def _clock_of(stamps: set[int]) -> _Clock:
     made times relative.
     """
     absolute = EPOCH_NS if max(stamps, default=0) >= EPOCH_NS else _UPTIME_NS
-    known = np.array([stamp for stamp in stamps if stamp >= absolute], np.int64)
-    if not len(known):
+    times = np.array([stamp for stamp in stamps if stamp >= absolute], np.int64)
+    if not len(times):
         return 0, absolute
     # A line whose stamp is damaged does not place all others.
-    return int(known[~far_from_middle(known)].min()), absolute
+    return int(times[~far_from_middle(times)].min()), absolute
 
 
 def _base(stamp: int, clock: _Clock) -> int | None:
