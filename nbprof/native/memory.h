@@ -17,9 +17,9 @@
         size_t capacity; \
     }
 
-/* Room for one more item of `size` bytes. `pointer` is the address of the pointer to the items: its bytes
- * are copied, for a pointer to another type may not be written as a `void *`. Doubles, so that n
- * items cost O(n). */
+/* Room for one more item of `size` bytes. `pointer` is the address of the pointer to the items: its
+ * bytes are copied, for a pointer to another type may not be written as a `void *`. Doubles, so
+ * that n items cost O(n). */
 static inline bool reserve_one(void *pointer, size_t *capacity, size_t count, size_t size) {
     if (count < *capacity) return true;
     if (*capacity > SIZE_MAX / 2 / size) return false;

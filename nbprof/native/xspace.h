@@ -36,12 +36,12 @@ typedef struct {
  * edges[g + 1] are those of group g, in the order of their events. Values are as the file has them,
  * a double by its bits; for texts and bytes, the number of the text. */
 typedef struct {
-    int64_t *ident; /* [groups] */
-    int32_t *tag;   /* [groups] */
-    int64_t *edges; /* [groups + 2]; the last one is not used */
-    uint16_t *row;  /* [stats] */
+    int64_t *ident;  /* [groups] */
+    int32_t *tag;    /* [groups] */
+    int64_t *edges;  /* [groups + 2]; the last one is not used */
+    uint16_t *row;   /* [stats] */
     uint64_t *value; /* [stats] */
-    int64_t *text;  /* [texts, 2]: start and end of each one's first place */
+    int64_t *text;   /* [texts, 2]: start and end of each one's first place */
 } XspaceStats;
 
 /* Reads up to `MOST_EVENTS` events by the bytes of their tags. NULL where there is no memory for

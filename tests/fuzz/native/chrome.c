@@ -1,22 +1,62 @@
-/* The reader of Chrome traces: chrome.c of the package is compiled with this file. Input and columns
- * lie in blocks of exactly their size, so that a byte read or written beyond them is seen; what
- * comes out is checked as Python relies on it. */
+/* The reader of Chrome traces: chrome.c of the package is compiled with this file. Input and
+ * columns lie in blocks of exactly their size, so that a byte read or written beyond them is seen;
+ * what comes out is checked as Python relies on it. */
 
 #include "../../../nbprof/native/chrome.h"
 
 #include "driver.h"
 
 static const Token TOKENS[] = {
-    TOKEN("\""), TOKEN("\\"), TOKEN("\\\""), TOKEN("{"), TOKEN("}"), TOKEN("["), TOKEN("]"),
-    TOKEN(","), TOKEN(":"), TOKEN(" "), TOKEN("null"), TOKEN("None"), TOKEN("true"), TOKEN("false"),
-    TOKEN("NaN"), TOKEN("-inf"), TOKEN("-"), TOKEN("."), TOKEN("e"), TOKEN("1e5"), TOKEN("1e-7"),
-    TOKEN("0.1"), TOKEN("-0.0"), TOKEN("1e308"), TOKEN("1e-400"), TOKEN("2.5e+22"),
-    TOKEN("1e99999"), TOKEN("\"\""), TOKEN("{}"), TOKEN("[]"), TOKEN("{},"), TOKEN("\"ts\":"),
-    TOKEN("\"dur\":"), TOKEN("\"args\":{"), TOKEN("\"ph\":\"X\","), TOKEN("\"name\":"),
-    TOKEN("\"pid\":"), TOKEN("\"a\":1,"), TOKEN("9223372036854775807"),
-    TOKEN("18446744073709551616"), TOKEN("999999999999999999"), TOKEN("9199999999999999.9999999"),
-    TOKEN("9200000000000000"), TOKEN("0.0000005"), TOKEN("123456789012345678.1234567890123456"),
-    TOKEN("\"12.5\""), TOKEN("\xff\xfe"), TOKEN("\t\r\n"), TOKEN("}]}"), TOKEN("],\"x\":"),
+    TOKEN("\""),
+    TOKEN("\\"),
+    TOKEN("\\\""),
+    TOKEN("{"),
+    TOKEN("}"),
+    TOKEN("["),
+    TOKEN("]"),
+    TOKEN(","),
+    TOKEN(":"),
+    TOKEN(" "),
+    TOKEN("null"),
+    TOKEN("None"),
+    TOKEN("true"),
+    TOKEN("false"),
+    TOKEN("NaN"),
+    TOKEN("-inf"),
+    TOKEN("-"),
+    TOKEN("."),
+    TOKEN("e"),
+    TOKEN("1e5"),
+    TOKEN("1e-7"),
+    TOKEN("0.1"),
+    TOKEN("-0.0"),
+    TOKEN("1e308"),
+    TOKEN("1e-400"),
+    TOKEN("2.5e+22"),
+    TOKEN("1e99999"),
+    TOKEN("\"\""),
+    TOKEN("{}"),
+    TOKEN("[]"),
+    TOKEN("{},"),
+    TOKEN("\"ts\":"),
+    TOKEN("\"dur\":"),
+    TOKEN("\"args\":{"),
+    TOKEN("\"ph\":\"X\","),
+    TOKEN("\"name\":"),
+    TOKEN("\"pid\":"),
+    TOKEN("\"a\":1,"),
+    TOKEN("9223372036854775807"),
+    TOKEN("18446744073709551616"),
+    TOKEN("999999999999999999"),
+    TOKEN("9199999999999999.9999999"),
+    TOKEN("9200000000000000"),
+    TOKEN("0.0000005"),
+    TOKEN("123456789012345678.1234567890123456"),
+    TOKEN("\"12.5\""),
+    TOKEN("\xff\xfe"),
+    TOKEN("\t\r\n"),
+    TOKEN("}]}"),
+    TOKEN("],\"x\":"),
 };
 
 static void check_spans(const int64_t *span, int64_t count, int64_t step, int64_t length) {

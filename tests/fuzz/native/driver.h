@@ -126,7 +126,8 @@ static int fuzz(int count, char **words, const Token *tokens, size_t token_count
         const Text *from = &seeds[drawn(seed_count)];
         memcpy(text.bytes, from->bytes, from->size);
         text.size = from->size;
-        for (uint64_t changes = 1 + drawn(MOST_CHANGES); changes > 0; changes--) change(&text, tokens, token_count);
+        for (uint64_t changes = 1 + drawn(MOST_CHANGES); changes > 0; changes--)
+            change(&text, tokens, token_count);
         even += read(&text);
         bytes += text.size;
     }
