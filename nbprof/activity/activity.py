@@ -167,6 +167,7 @@ class Names:
 
     def __init__(self) -> None:
         self.codes: dict[str, int] = {}
+        self._values = np.zeros(0, object)
 
     def code(self, text: str) -> int:
         """The code of a text; a new one when it was not seen before."""
@@ -178,8 +179,11 @@ class Names:
 
     @property
     def values(self) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
-        """The texts by code."""
-        return np.array(list(self.codes), object)
+        """The texts by code; not to be changed."""
+        if len(self._values) < len(self.codes):
+            self._values = np.array(list(self.codes), object)
+            self._values.flags.writeable = False
+        return self._values
 
 
 UNKNOWN_PRECISION = "unknown precision"

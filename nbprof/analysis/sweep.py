@@ -27,12 +27,14 @@ def layers(
         Starts and ends of the spans of a class, in any order. Those of one class at a time are in
         memory.
     """
-    covered, result = EMPTY, {}
+    covered = EMPTY
+    result: dict[int, Intervals] = {}
     for value in sorted(classes, reverse=True):
         start, end = spans(value)
-        covered = Intervals.union(
-            np.concatenate([covered.start, start]), np.concatenate([covered.end, end])
-        )
+        if result:
+            start = np.concatenate([covered.start, start])
+            end = np.concatenate([covered.end, end])
+        covered = Intervals.union(start, end)
         result[value] = covered
     return result
 

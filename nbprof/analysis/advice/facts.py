@@ -366,9 +366,9 @@ def named(kernels: pd.DataFrame, pattern: re.Pattern[str], *, hit: bool = True) 
     """
     if not len(kernels):
         return kernels
-    code, names = pd.factorize(kernels["kernel"].astype(object))
-    hits = np.array([bool(pattern.search(str(name)[:_LONG])) == hit for name in names], np.bool_)
-    result: pd.DataFrame = kernels[hits[code]]
+    names = kernels["kernel"].tolist()
+    hits = {name: bool(pattern.search(str(name)[:_LONG])) == hit for name in set(names)}
+    result: pd.DataFrame = kernels[np.array([hits[name] for name in names], np.bool_)]
     return result
 
 
