@@ -7,18 +7,18 @@ and a profile needs few of them.
 from __future__ import annotations
 
 import re
-from typing import Any, cast
+from typing import Any, AnyStr, cast
 
 _METHODS = ("match", "fullmatch", "search", "sub", "findall", "finditer", "split")
 
 
-def late_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
+def late_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """The pattern; it has the methods of a compiled one, but is none for pandas and `re.match`."""
-    return cast("re.Pattern[str]", _LatePattern(pattern, flags))
+    return cast("re.Pattern[AnyStr]", _LatePattern(pattern, flags))
 
 
 class _LatePattern:
-    def __init__(self, pattern: str, flags: int) -> None:
+    def __init__(self, pattern: str | bytes, flags: int) -> None:
         self.pattern = pattern
         self._flags = flags
 

@@ -9,7 +9,6 @@ device, and drops the first and the last step.)
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -627,7 +626,7 @@ def step_times(activity: Activity, host: int, core: int | None = None) -> pd.Dat
     else:
         group, start, end = on_host
         # A group that only an eager op began is not a step: the program did not mark it.
-        is_marked = [_kind(activity, host, number) != _EAGER_OP for number in group.tolist()]
+        is_marked = [not _is_eager(activity, host, number) for number in group.tolist()]
         used = (end > start) & np.array(is_marked, np.bool_)
     order = np.flatnonzero(used)
     order = order[np.argsort(group[order], kind="stable")]
@@ -681,6 +680,12 @@ def _kind(activity: Activity, host: int, group: int) -> str:
     return _numbered(activity.group_names.get((host, group), "")).kind
 
 
+def _is_eager(activity: Activity, host: int, group: int) -> bool:
+    name = activity.group_names.get((host, group), "")
+    # Few names are parsed: there may be a million steps.
+    return name.startswith(_EAGER_OP) and _numbered(name).kind == _EAGER_OP
+
+
 class _Numbered(NamedTuple):
     """The parts of the name of a step, such as "train 7"; `kind` is "" and `number` is NaN if it
     has no number.
@@ -690,7 +695,6 @@ class _Numbered(NamedTuple):
     number: float
 
 
-@lru_cache(maxsize=1 << 16)
 def _numbered(name: str) -> _Numbered:
     match = _NUMBERED.match(name)
     return _Numbered(match[1], float(match[2])) if match else _Numbered("", np.nan)
