@@ -135,6 +135,13 @@ def ranks(k: Kineto, rng: Random) -> None:
     }
 
 
+def device_clock(k: Kineto, rng: Random) -> None:
+    """A device whose clock is not that of the host."""
+    late = rng.choice((-3.6e9, -5e6, -2e3, -500.0, 4e6, 3.6e9)) * rng.uniform(0.5, 2)
+    for event in _of(k, "kernel"):
+        event["ts"] += late
+
+
 def correlations(k: Kineto, rng: Random) -> None:
     """Device work that states a launch that there is not."""
     for event in rng.sample(_of(k, "kernel"), rng.randint(1, 3)):
@@ -150,6 +157,7 @@ WAYS: tuple[Callable[[Kineto, Random], None], ...] = (
     kinds,
     ranks,
     correlations,
+    device_clock,
 )
 
 
