@@ -374,7 +374,8 @@ def of_jax() -> tuple[list[Loop], dict[str, Way], dict[str, str]]:
         Loop("jit, each step waits", "host", lambda: training(256, 5, 64, reads=True), 200, 40),
         Loop("eager 20", "host", lambda: eager(20), 100, 30, marked=True),
         Loop("eager 100", "host", lambda: eager(100), 40, 15, marked=True),
-        Loop("scan of 100", "device", lambda: scanned(100), 40, 15),
+        # XLA launches the kernels of each iteration from the host.
+        Loop("scan of 100", "host", lambda: scanned(100), 40, 15),
         Loop("products", "device", lambda: training(4096 // scale, 4, 8192 // scale), 15),
         Loop("input by NumPy", "input", lambda: fed(slow=True), 15),
         Loop("copies", "copies", lambda: fed(slow=False), 15),

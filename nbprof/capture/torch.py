@@ -7,7 +7,8 @@ import gc
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from pathlib import Path
 from types import ModuleType
@@ -118,7 +119,7 @@ class TorchBackend:
         frames = options.python or options.stacks
         choice, everywhere = _experimental(all_threads=all_threads, frames=frames)
         memory = options.memory and not (self.starts_threads and everywhere)
-        with stderr_lines() as lines:
+        with stderr_lines() as lines, _one_cycle():
             try:
                 self._starting = True
                 self._profile = profiler.profile(
@@ -409,6 +410,14 @@ def _experimental(*, all_threads: bool, frames: bool) -> tuple[dict[str, Any], b
             chosen = {"experimental_config": config(**accepted)}
             return chosen, "profile_all_threads" in accepted
     return {}, False
+
+
+@contextlib.contextmanager
+def _one_cycle() -> Iterator[None]:
+    """Without PyTorch's warning of events of earlier cycles: a recording has one cycle."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*Profiler clears events at the end")
+        yield
 
 
 def _add_rank(profile: Any) -> None:

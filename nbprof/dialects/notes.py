@@ -20,6 +20,8 @@ CUT_OFF = (
 """Why a view of kernels of a truncated file is empty."""
 _SERIOUS = 0.01
 """From this share of events on, what is missing changes what the figures say."""
+_SHORT_US = 100
+"""Overlaps below this are usual: a kernel may start before the last blocks of another end."""
 _MOST_HOSTS = 3
 
 
@@ -63,6 +65,8 @@ def overlapping_events(
             f"{count:,} {event_kind}s on {plural(lanes, 'lane')} start before the previous one has"
             f" ended (by at most {longest}); they are shown as recorded."
         )
+    if longest_us < _SHORT_US:
+        return info("overlapping_events", f"{text} Busy time counts each instant once.")
     return _note("overlapping_events", text, count / total)
 
 

@@ -966,7 +966,7 @@ def test_time_outside_of_ops_is_a_bound_where_it_lies_among_many(host, gain_is):
 
 @pytest.mark.parametrize(
     ("compute", "busy", "expected"),
-    [(35.0, 40.0, ("about", "high")), (35.0, 39.9, ("up to", "low")), (5.9, 39.9, None)],
+    [(35.0, 40.0, ("up to", "high")), (35.0, 39.9, ("up to", "low")), (5.9, 39.9, None)],
 )
 def test_a_device_that_is_not_the_slower_side_gains_little(compute, busy, expected):
     parts = {"kernel_launch": 20.0, "device_compute": compute, "host_compute": 80.0 - compute}
@@ -1292,6 +1292,26 @@ def test_another_threshold_is_another_answer(monkeypatch):
     monkeypatch.setitem(rule.threshold.numbers, "over", 20.0)
     assert "eager" not in found(**asked).index
     assert "> 20 % of op time" in advice_page.page()
+
+
+def test_units_for_matrices_do_not_save_the_whole_time_of_what_they_compute():
+    """The H200 computes 67 TFLOP/s in float32 and 989 on its units for matrices."""
+    asked = {**torch({"device_compute": 80.0}, capability=(9, 0)), "kernels": eligible(100.0)}
+    gain = found(**asked, device_kind="NVIDIA H200").loc["tensor_cores", "gain_ms_per_step"]
+    assert gain == pytest.approx(80.0 * (1 - 67 / 989.4), rel=0.01)
+    unknown = found(**asked, device_kind="NVIDIA Next").loc["tensor_cores", "gain_ms_per_step"]
+    assert unknown == pytest.approx(80.0)
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(1.0, "**1** call per step allocates or frees"), (3.0, "**3** calls per step allocate or")],
+)
+def test_calls_of_the_allocator_are_counted_in_words_that_agree(count, said):
+    asked = torch(calls={"allocate": Calls(count, 30.0, "cudaMalloc")})
+    evidence = found(**asked).loc["allocator", "evidence"]
+    assert said in evidence
+    assert "keeps more tensors each time" in evidence
 
 
 def test_a_rule_is_added_in_one_module(monkeypatch):

@@ -76,6 +76,17 @@ def test_memory_is_pinned_for_a_device_alone(loader, rule, devices):
     assert ("persistent_workers=True)" in fix) == (rule == "loader_in_process")
 
 
+@pytest.mark.parametrize(("wait_us", "expected"), [(300, True), (150, False)])
+def test_the_time_that_it_takes_to_time_an_iterator_is_no_wait_for_it(tmp_path, wait_us, expected):
+    """Loops over a range have waits of 20 to 120 us in recordings of an H200."""
+    k = Kineto()
+    for i in range(12):
+        k.step(i, 2000 * i, 2000)
+        k.note("nbprof.steps: next item", 2000 * i, wait_us)
+        k.op("aten::mm", 2000 * i + wait_us, 1000)
+    assert ("loader_none" in profile(tmp_path, k).advice["rule"].tolist()) == expected
+
+
 def test_a_dataloader_is_not_missed_as_tf_data(tmp_path):
     k = Kineto()
     findings = profile(

@@ -221,6 +221,26 @@ def test_advice_names_the_range_in_which_what_it_speaks_of_happens(tmp_path: Pat
     assert "is in your range **checkpoint** (0.68 ms per step)" in advice["other"]
 
 
+def test_the_range_that_pytorch_sets_around_an_optimizer_is_not_called_a_range_of_the_program(
+    tmp_path: Path,
+) -> None:
+    trace = Kineto()
+    trace.named(0, "GPU 0")
+    for step in range(10):
+        t = step * STEP_US
+        trace.step(step, t, STEP_US)
+        trace.note("forward", t, 300)
+        trace.note("Optimizer.step#AdamW.step", t + 310, 680)
+        op = trace.op("aten::mm", t + 5, 200)
+        trace.launched("gemm", t + 10, t + 15, 180, op)
+    p = profile(tmp_path, trace)
+    advice = p.advice.set_index("rule")["evidence"]
+    assert "is in **Optimizer.step#AdamW.step** (0.68 ms per step)" in advice["other"]
+    (line,) = (line for line in str(p).splitlines() if line.startswith("Your ranges"))
+    assert "forward" in line
+    assert "Optimizer" not in line
+
+
 def test_the_overview_shows_ranges_on_the_page_in_text_and_in_the_static_page(
     torch: Profile,
 ) -> None:

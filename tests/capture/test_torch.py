@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import types
+import warnings
 
 import pytest
 
@@ -233,6 +234,21 @@ def test_waiting_for_any_iterator_is_input_of_its_step(torch, record, profile, m
     )
     finding = p.advice.set_index("rule").loc["loader_none"]
     assert "which is not a DataLoader" in finding["evidence"]
+
+
+def test_pytorch_does_not_warn_of_cycles_while_it_starts(torch, record, monkeypatch):
+    """It warns of events that a second cycle would clear; a recording has one."""
+    start = torch.profiler.profile.start
+
+    def warning(self):
+        warnings.warn("Warning: Profiler clears events at the end of each cycle.", stacklevel=1)
+        warnings.warn("another", stacklevel=1)
+        start(self)
+
+    monkeypatch.setattr(torch.profiler.profile, "start", warning)
+    with pytest.warns(UserWarning, match="another") as caught:
+        record(lambda: None)
+    assert not [w for w in caught if "clears events" in str(w.message)]
 
 
 def test_a_loader_in_nbprof_steps_is_counted_once(torch, record, profile):

@@ -59,9 +59,11 @@ def _sentence(totals: Totals, kind: str, unit: Unit) -> str:
     path, part = innermost_range
     ms = part * _total(totals, kind) / totals.steps / 1e9
     subject = _SUBJECTS.get(kind, "that time")
-    return (
-        f" **{100 * part:.0f}%** of {subject} is in your range **{path}** ({ms:.2f} ms {unit.per})."
-    )
+    place = f"your range **{path}**"
+    if path.startswith("Optimizer."):
+        # PyTorch sets it.
+        place = f"**{path}**"
+    return f" **{100 * part:.0f}%** of {subject} is in {place} ({ms:.2f} ms {unit.per})."
 
 
 _SUBJECTS = {

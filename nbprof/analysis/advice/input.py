@@ -52,6 +52,8 @@ _CAUSE = Threshold(
     f"{INPUT_SHARE.text}, ≥ {{cause:percent}} of it there", **INPUT_SHARE.numbers, cause=0.2
 )
 """A cause counts if it explains at least this fraction of the wait."""
+_ITERATOR = Threshold(f"{_CAUSE.text}, ≥ {{least:g}} ms", **_CAUSE.numbers, least=0.2)
+"""To time the wait for an iterator that does nothing takes up to 0.1 ms, as PyTorch records it."""
 
 _ARRAYS = Threshold(
     f"{INPUT_SHARE.text}, ≥ {{copies:percent}} of it copies to the device",
@@ -558,6 +560,8 @@ def _loader_none(facts: Facts, limit: Threshold) -> Found | None:
     if _waited_for_in_torch(facts, limit) != "iterator":
         return None
     spent = facts.torch_runtime.iterator_ms
+    if spent < limit["least"]:
+        return None
     text = (
         f"{_waits(facts)}; **{wording.millis(spent)}** {facts.unit.per} is spent in the loop's"
         " iterator, which is not a DataLoader."
@@ -839,7 +843,7 @@ RULES: tuple[AdviceRule, ...] = (
     Rule(
         "loader_none",
         _loader_none,
-        threshold=_CAUSE,
+        threshold=_ITERATOR,
         source=TORCH_TB,
         target=INPUT,
         applies=PYTORCH,

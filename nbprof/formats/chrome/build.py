@@ -215,10 +215,12 @@ class Builder:
             & (wide[row] == self.texts.get("g", -2))
             & ((start > high + room) | (start < low - room))
         )
-        if result.any():
-            # PyTorch writes one in every file: no loss, so it must not read like one.
-            self.receipt.add(notes.far_marks(int(result.sum())))
         keep[result] = False
+        # PyTorch writes one in every file, which says nothing of the program.
+        of_pytorch = part.text["name"][row] == self.texts.get("Record Window End", -2)
+        others = int((result & ~of_pytorch).sum())
+        if others:
+            self.receipt.add(notes.far_marks(others))
         return keep
 
     def _tracks(self, part: Part, row: Int64s, tracks: list[Track]) -> Int64s:

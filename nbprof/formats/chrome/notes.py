@@ -89,8 +89,7 @@ def unused_metadata(names: dict[str, int]) -> Note:
 def far_marks(count: int) -> Note:
     return info(
         "far_marks",
-        "Trace-wide marks far outside all slices, such as Record Window End, are not drawn:"
-        f" {count:,}.",
+        f"Trace-wide marks far outside all slices are not drawn: {count:,}.",
     )
 
 

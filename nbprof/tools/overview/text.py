@@ -163,7 +163,12 @@ def _ranges(overview: Overview) -> list[str]:
     end = table.rows
     if len(ranges.groups) > 1:
         end = ranges.groups[1].row
-    outer = [row for row in range(end) if table.cell("_depth", row) == 0]
+    outer = [
+        row
+        for row in range(end)
+        if table.cell("_depth", row) == 0
+        and not table.cell("name", row).startswith("Optimizer.")  # PyTorch sets it
+    ]
     for side in ("host", "device"):
         largest = _largest_ranges(table, outer, f"{side}_ms_per_step")
         if largest:
