@@ -59,11 +59,11 @@ def _sentence(totals: Totals, kind: str, unit: Unit) -> str:
     path, part = innermost_range
     ms = part * _total(totals, kind) / totals.steps / 1e9
     subject = _SUBJECTS.get(kind, "that time")
-    place = f"your range **{path}**"
+    label = f"your range **{path}**"
     if path.startswith("Optimizer."):
         # PyTorch sets it.
-        place = f"**{path}**"
-    return f" **{100 * part:.0f}%** of {subject} is in {place} ({ms:.2f} ms {unit.per})."
+        label = f"**{path}**"
+    return f" **{100 * part:.0f}%** of {subject} is in {label} ({ms:.2f} ms {unit.per})."
 
 
 _SUBJECTS = {

@@ -218,9 +218,9 @@ class Builder:
         keep[result] = False
         # PyTorch writes one in every file, which says nothing of the program.
         of_pytorch = part.text["name"][row] == self.texts.get("Record Window End", -2)
-        others = int((result & ~of_pytorch).sum())
-        if others:
-            self.receipt.add(notes.far_marks(others))
+        count = int((result & ~of_pytorch).sum())
+        if count:
+            self.receipt.add(notes.far_marks(count))
         return keep
 
     def _tracks(self, part: Part, row: Int64s, tracks: list[Track]) -> Int64s:
