@@ -16,8 +16,12 @@ class StepTimer:
         Steps whose times are kept; later ones are only counted.
     """
 
+    profiled = False
+    """True once a profiler has run in this process."""
+
     def __init__(self, limit: int = 20_000) -> None:
         self.count = 0
+        self._profiled_before = StepTimer.profiled
         self._limit = limit
         self._since = time.perf_counter_ns()
         self._start = array("q")
@@ -41,6 +45,7 @@ class StepTimer:
 
     def window_ends(self) -> None:
         """A profiler has been stopped, or was not started after all."""
+        StepTimer.profiled = True
         begin, self._window_begin = self._window_begin, None
         if begin is not None:
             self._windows.append((begin, time.perf_counter_ns() - self._since))
@@ -65,5 +70,6 @@ class StepTimer:
             kinds=list(self._kinds),
             windows=np.array(windows, np.int64).reshape(-1, 2),
             count=self.count,
+            profiled_before=self._profiled_before,
         )
         return times.packed()

@@ -38,6 +38,8 @@ class StepTimes:
         When a profiler ran, with the time in which it was started and stopped.
     count : int
         Number of steps, of which the first are stored.
+    profiled_before : bool
+        True if a profiler had run in the process before the cell.
     """
 
     start: Int64s
@@ -46,6 +48,7 @@ class StepTimes:
     kinds: list[str]
     windows: Int64s
     count: int
+    profiled_before: bool = False
 
     @property
     def recorded(self) -> npt.NDArray[np.bool_]:
@@ -67,6 +70,7 @@ class StepTimes:
             "rows": len(self.start),
             "kinds": self.kinds,
             "windows": self.windows.tolist(),
+            "profiled_before": self.profiled_before,
             "times": pack(columns),
         }
 
@@ -89,7 +93,15 @@ class StepTimes:
             return None
         end = np.cumsum(gap + duration)
         start = end - duration
-        return cls(start, end, kind.astype(np.int32), kinds, windows, count)
+        return cls(
+            start,
+            end,
+            kind.astype(np.int32),
+            kinds,
+            windows,
+            count,
+            values.get("profiled_before") is True,
+        )
 
 
 def _windows(values: object) -> Int64s | None:

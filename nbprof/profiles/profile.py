@@ -107,9 +107,11 @@ class Profile:
         is the median by the wall clock of the `bare_steps` steps of the cell that ran without a
         profiler (`p.steps.clock`), and `recording_slowdown` how many times as long the recorded
         steps took by the same clock. Counted are steps of the recorded epochs, from where on their
-        time is steady; the slowdown is known where those before and after the recording agree, or
-        where epochs are. Fewer than 8 such steps, or a host that runs ahead of its device, leave
-        them None, for the reason in `bare_step_time_reason`.
+        time is steady: those before the recording, and those after it where both agree; the
+        slowdown is known where steps before the recording or the epochs are. Fewer than 8 such
+        steps, a host that runs ahead of its device, or PyTorch on a GPU once a profiler has run in
+        the process (launches stay slower) leave them None, for the reason in
+        `bare_step_time_reason`.
 
         `device_busy_percent` `device_idle_percent`: the share of the time in these steps in which a
         device ran a kernel, copy or fill on any stream, each instant counted once, and the rest;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -81,10 +82,22 @@ def test_a_program_that_changes_is_not_taken_for_the_cost_of_recording():
     assert "settled" in bare.measure(step_times(cached, (0, 60)), borders=[1, 61]).reason
 
 
-def test_steps_before_and_after_the_recording_must_agree():
+def test_steps_after_the_recording_count_if_they_agree_with_those_before():
     durations = [*noisy(10, 30), *noisy(12, 20, 1), *noisy(7, 40, 2)]
-    reason = bare.measure(step_times(durations, (30, 50))).reason
-    assert reason == "the steps before and after the recording take different times"
+    measured = bare.measure(step_times(durations, (30, 50)))
+    assert measured.median_ms == pytest.approx(10, rel=0.01)
+    assert (measured.steps, measured.slowdown) == (30, pytest.approx(1.2, rel=0.02))
+
+
+def test_a_profiler_that_goes_on_to_slow_the_program_leaves_the_steps_before_it():
+    durations = [*noisy(10, 30), *noisy(19, 20, 1), *noisy(13, 40, 2)]
+    measured = bare.measure(step_times(durations, (30, 50)), stays_slow=True)
+    assert (measured.steps, measured.median_ms) == (30, pytest.approx(10, rel=0.01))
+    measured = bare.measure(step_times(durations[30:], (0, 20)), stays_slow=True)
+    assert "launches stay slower" in measured.reason
+    again = replace(step_times(durations, (30, 50)), profiled_before=True)
+    assert "earlier recording" in bare.measure(again, stays_slow=True).reason
+    assert bare.measure(again).reason == ""
 
 
 @pytest.mark.parametrize(
@@ -140,6 +153,8 @@ def test_they_are_stored_and_read_again():
     for name in ("start", "end", "kind", "windows"):
         assert getattr(again, name).tolist() == getattr(times, name).tolist(), name
     assert (again.kinds, again.count) == (times.kinds, times.count)
+    assert not again.profiled_before
+    assert StepTimes.unpacked(replace(times, profiled_before=True).packed()).profiled_before
     assert again.recorded.tolist() == [5 <= i < 10 for i in range(40)]
     table = bare.frame(again)
     assert table["recorded"].sum() == 5

@@ -76,6 +76,16 @@ def test_steps_during_a_window_count_as_recorded():
     assert timed(clock).recorded.tolist() == [False, True, True, True]
 
 
+def test_a_recording_after_another_one_is_known():
+    clock = StepClock()
+    clock.times.window_begins()
+    clock.times.window_ends()
+    later = StepClock()
+    later.begin("train")
+    later.end("train")
+    assert timed(later).profiled_before
+
+
 def test_a_clock_without_steps_stores_nothing():
     assert StepClock().times.packed() == {}
 

@@ -60,8 +60,8 @@ class BareSteps:
     reason : str
         Why the median is unknown; empty where it is known.
     is_comparable : bool
-        True if nothing but the profiler makes the recorded steps differ: they are between bare ones
-        that agree, or in the same epoch.
+        True if nothing but the profiler makes the recorded steps differ: they come right after bare
+        ones, or are in the same epoch as they.
     """
 
     steps: int = 0
@@ -106,13 +106,14 @@ def measure(
     *,
     borders: Sequence[int] = (),
     works_later: bool = False,
+    stays_slow: bool = False,
     device_ms: float = 0.0,
 ) -> BareSteps:
     """The bare steps of the kind that was recorded most.
 
-    A program may change while it runs: its data are cached after the first epoch, the learning
-    rate rises with the batch size. So bare steps count only if they follow or precede recorded ones
-    in the same epoch, if their time is steady, and if those before and after the recording agree.
+    A program may change while it runs: its data are cached after the first epoch. So bare steps
+    count only if they follow or precede recorded ones in the same epoch and their time is steady;
+    and those after a recording only if there are none before it, or if both agree.
 
     The interval is that of the order statistics of the median, by Student's approximation of the
     binomial distribution, for as many independent steps as the series is worth.
@@ -125,6 +126,9 @@ def measure(
     works_later : bool
         True if the program may end a step before its work has run. Then a block of the program
         does not tell how long a step takes, unless one follows the other nearly without a gap.
+    stays_slow : bool
+        True if a profiler that has stopped goes on to slow the program, as CUPTI slows launches:
+        then only steps count before which none has run in the process.
     device_ms : float
         Work of the busiest device per step, which recording does not make longer: a step that is
         shorter by the clock ends while the device still works on it.
@@ -143,17 +147,26 @@ def measure(
         reason = f"only {ran} steps ran without the profiler" if ran else "every step was recorded"
         return BareSteps(recorded_ms=recorded_ms, reason=reason)
     epoch = np.searchsorted(np.sort(np.asarray(borders, np.int64)), rows + 1, side="right")
-    steady = []
+    if stays_slow and times.profiled_before:
+        reason = "an earlier recording in this process still slows the launches"
+        return BareSteps(recorded_ms=recorded_ms, reason=reason)
+    first_recorded = int(np.argmax(np.append(recorded, True)))
+    earlier, later = np.zeros(0), []
     for stretch in _beside_recorded(rows, recorded[rows], epoch):
         part = _steady(duration[stretch])
-        if len(part):
-            steady.append(part)
-    values = np.concatenate([np.zeros(0), *steady])
+        if not len(part):
+            continue
+        if stretch[-1] < first_recorded:
+            earlier = part
+        elif not stays_slow:
+            later.append(part)
+    if len(earlier):
+        later = [part for part in later if _alike(earlier, part)]
+    values = np.concatenate([earlier, *later])
     if len(values) < FEWEST:
         reason = "the steps beside the recorded ones had not settled to a steady time"
-        return BareSteps(recorded_ms=recorded_ms, reason=reason)
-    if not all(_alike(steady[0], other) for other in steady[1:]):
-        reason = "the steps before and after the recording take different times"
+        if stays_slow and recorded[rows[0]]:
+            reason = "after a recording launches stay slower, and no step ran before it"
         return BareSteps(recorded_ms=recorded_ms, reason=reason)
     if np.median(values) < _AHEAD * device_ms:
         reason = "the host runs ahead of the device, so its clock does not tell how long steps take"
@@ -165,7 +178,7 @@ def measure(
         low_ms=low,
         high_ms=high,
         recorded_ms=recorded_ms,
-        is_comparable=len(steady) > 1 or len(borders) > 0,
+        is_comparable=len(earlier) > 0 or len(borders) > 0,
     )
 
 

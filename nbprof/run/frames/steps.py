@@ -15,7 +15,7 @@ from nbprof.analysis.steps import backlog, bare, steps, tpu_cores, xprof_steps
 from nbprof.analysis.steps.steps import counted
 from nbprof.core.codec.records import record
 from nbprof.core.step_times import StepTimes
-from nbprof.frameworks.register import JAX
+from nbprof.frameworks.register import JAX, PYTORCH
 from nbprof.run.combine import WithHostNames, below, by, chained, stacked
 from nbprof.run.frame import Hosts, Phase, cached, frame
 from nbprof.run.frames.recording import Recording
@@ -156,10 +156,12 @@ class StepFrames(Recording):
         """The steps of the recorded cell that ran without a profiler."""
         if self.step_times is None or self.capture is None:
             return bare.measure(None)
+        activity = self.activity
         return bare.measure(
             self.step_times,
             borders=[border["before"] for border in self.capture.boundaries],
-            works_later=self.activity.framework is JAX and not self.activity.has_device,
+            works_later=activity.framework is JAX and not activity.has_device,
+            stays_slow=activity.framework is PYTORCH and activity.has_device,
             device_ms=self._device_ms,
         )
 
