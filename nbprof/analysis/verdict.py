@@ -976,8 +976,8 @@ def _slowed(breakdown: Breakdown, bound: str) -> Evidence:
 def _slowed_as_measured(breakdown: Breakdown, bound: str, busy: float) -> Evidence:
     """The same where steps ran without a profiler: the device does the same work in less time."""
     bare, unit = breakdown.bare, breakdown.unit
-    slowdown, most = bare.slowdown, bare.most_slowdown
-    if slowdown is None or most is None or not checks.keeps_up(busy, most):
+    slowdown, highest = bare.slowdown, bare.most_slowdown
+    if slowdown is None or highest is None or not checks.keeps_up(busy, highest):
         return []
     without = min(busy * slowdown, 100.0)
     text = (

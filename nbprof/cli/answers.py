@@ -78,7 +78,7 @@ def _files(options: Mapping[str, Any]) -> RunFiles | None:
     if options["graph_capture"] or options["storage_options"]:
         return None
     try:
-        return source.found(options["paths"], options["run"])
+        return source.files_of(options["paths"], options["run"])
     except NbprofError:
         # Reading reports it, or exports what is there.
         return None

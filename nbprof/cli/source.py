@@ -140,7 +140,7 @@ def opened(
     return profile.rank(int(rank) if rank.isdecimal() and rank not in profile.hosts else rank)
 
 
-def found(paths: Sequence[str], run: str | None = None) -> RunFiles:
+def files_of(paths: Sequence[str], run: str | None = None) -> RunFiles:
     """The files of the selected run.
 
     Raises

@@ -31,8 +31,10 @@ def expand(first: Int64s, count: Int64s) -> tuple[Int64s, Int64s]:
         # Nearly all have one integer: those behind the first of the others are put in between.
         more = count[index[longer]] - 1
         inner, value = expand(first[index[longer]] + 1, more)
-        place = longer[inner] + 1
-        return np.insert(index, place, index[longer[inner]]), np.insert(first[index], place, value)
+        position = longer[inner] + 1
+        return np.insert(index, position, index[longer[inner]]), np.insert(
+            first[index], position, value
+        )
     index = np.repeat(np.arange(len(first)), count)
     offset = first - (np.cumsum(count) - count)
     return index, np.arange(len(index)) + offset[index]

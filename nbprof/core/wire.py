@@ -372,9 +372,9 @@ def columns(buf: Bytes, start: Int64s, end: Int64s, depth: int = 0) -> list[Fiel
         A tag or length that does not fit its message.
     """
     if library.load().library is not None:
-        found = native.columns(buf, start, end)
-        if found is not None:
-            return [Field(c.tag >> 3, c.tag & 7, c.message, c.value, c.end) for c in found]
+        columns = native.columns(buf, start, end)
+        if columns is not None:
+            return [Field(c.tag >> 3, c.tag & 7, c.message, c.value, c.end) for c in columns]
     return _in_lockstep(buf, start, end, depth)
 
 

@@ -43,7 +43,7 @@ def read_run(
     given_peaks = None if peaks is None else checked(peaks)
     options = OpenOptions(storage_options or {}, limit_bytes, progress)
     if files is None:
-        files = _found(source, run, options)
+        files = _files_of(source, run, options)
     if graph_capture is not None and files.format != CHROME:
         raise NbprofError(
             f"graph_capture is for traces of PyTorch, and {printable(files.name)} is not one."
@@ -62,7 +62,7 @@ def read_run(
     )
 
 
-def _found(source: Source, run: str | int | None, options: OpenOptions) -> RunFiles:
+def _files_of(source: Source, run: str | int | None, options: OpenOptions) -> RunFiles:
     """The files of a run; a recording in a private format is exported first."""
     try:
         return exported(lambda: find(source, run, options), options.progress)

@@ -157,11 +157,11 @@ def times(activity: Activity) -> pd.DataFrame:
     rows = np.flatnonzero(ops.part >= 0) if len(parts) else np.zeros(0, np.int64)
     # First by part: of a million runs there are a few hundred.
     first, part_run = unique_rows(ops.host[rows].astype(np.int64), ops.part[rows].astype(np.int64))
-    own = np.zeros(len(first), np.int64)
-    np.add.at(own, part_run, ops.own[rows])
+    self_ps = np.zeros(len(first), np.int64)
+    np.add.at(self_ps, part_run, ops.own[rows])
     part = ops.part[rows[first]]
     by_part = pd.DataFrame(
-        {"host": ops.host[rows[first]], "program": parts.program[part], "own": own}
+        {"host": ops.host[rows[first]], "program": parts.program[part], "own": self_ps}
     )
     spent = by_part[by_part["program"] != 0].groupby(["host", "program"])["own"].sum()
     return pd.DataFrame(

@@ -152,11 +152,11 @@ def measure(
         return BareSteps(recorded_ms=recorded_ms, reason=reason)
     first_recorded = int(np.argmax(np.append(recorded, True)))
     earlier, later = np.zeros(0), []
-    for stretch in _beside_recorded(rows, recorded[rows], epoch):
-        part = _steady(duration[stretch])
+    for bare_rows in _beside_recorded(rows, recorded[rows], epoch):
+        part = _steady(duration[bare_rows])
         if not len(part):
             continue
-        if stretch[-1] < first_recorded:
+        if bare_rows[-1] < first_recorded:
             earlier = part
         elif not stays_slow:
             later.append(part)

@@ -50,12 +50,12 @@ def event_starts(
     messages = None
     if library.load().library is not None:
         messages = Messages(buf, tag)
-    for (start, stop), others in zip(lines, other_fields, strict=True):
+    for (start, stop), fields in zip(lines, other_fields, strict=True):
         if messages is None:
             data = buf[start:stop].tobytes()
-            starts.append(_walk(data, start, others, tag))
+            starts.append(_walk(data, start, fields, tag))
         else:
-            _follow(buf.data, start, stop, messages, others, tag)
+            _follow(buf.data, start, stop, messages, fields, tag)
             starts.append(messages.taken())
     return starts, other_fields
 
