@@ -145,6 +145,10 @@ def test_a_host_that_runs_ahead_of_its_device_does_not_tell_how_long_a_step_take
     times = step_times([*noisy(1.4, 25), *noisy(2, 15, 1), *noisy(1.4, 25, 2)], (25, 40))
     assert "runs ahead" in bare.measure(times, device_ms=10.0).reason
     assert bare.measure(times, device_ms=1.3).reason == ""
+    # The queue was full until the profiler waited for the device.
+    times = step_times([*noisy(10, 25), *noisy(2, 15, 1), *noisy(1.4, 25, 2)], (25, 40))
+    measured = bare.measure(times, device_ms=9.9)
+    assert (measured.median_ms, measured.slowdown) == (pytest.approx(10, rel=0.01), None)
 
 
 def test_they_are_stored_and_read_again():

@@ -56,7 +56,8 @@ class BareSteps:
     median_ms, low_ms, high_ms : float
         Their median with its 95 % interval; NaN if unknown.
     recorded_ms : float
-        The median of the recorded steps, by the same clock; NaN of fewer than three.
+        The median of the recorded steps, by the same clock; NaN of fewer than three, and where the
+        host ran ahead of its device.
     reason : str
         Why the median is unknown; empty where it is known.
     is_comparable : bool
@@ -139,6 +140,9 @@ def measure(
     rows = np.flatnonzero(times.kind == _main_kind(times.kind, recorded))
     duration = (times.end - times.start) / 1e6
     recorded_ms = _recorded(duration, rows[recorded[rows]])
+    if recorded_ms < _AHEAD * device_ms:
+        # The host ran ahead while it was recorded.
+        recorded_ms = math.nan
     if works_later and not _follow(times, rows):
         reason = "a marked block ends before the device has finished its work"
         return BareSteps(recorded_ms=recorded_ms, reason=reason)
