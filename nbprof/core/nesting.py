@@ -69,8 +69,12 @@ def _parents(lane: Int32s, start: Int64s, duration: Int64s, slack: int) -> Int32
 
 
 def depths(parent: Int32s) -> npt.NDArray[np.uint16]:
-    """Number of events around each event, at most 65,535; parents come before what is in them."""
-    return _depths(parent) if library.load().library is None else native.depths(parent)
+    """Number of events around each event, at most 65,535."""
+    # Chains of calls may have their outermost one last, which the library does not read.
+    has_outer_first = bool((parent < np.arange(len(parent))).all())
+    if has_outer_first and library.load().library is not None:
+        return native.depths(parent)
+    return _depths(parent)
 
 
 def _depths(parent: Int32s) -> npt.NDArray[np.uint16]:

@@ -485,7 +485,7 @@ REAL = {
     "jax/mi300-jax08_attention": ["single_ops", "idle_devices"],
     "kineto/a100-nccl-ranks": ["collectives", "gemm_alignment", "other"],
     "kineto/mi300-ddp-resnet18": ["allocator"],
-    "kineto/v100-resnet50-workers0": ["mixed_precision", "loader_in_process"],
+    "kineto/v100-resnet50-workers0": ["loader_in_process", "mixed_precision"],
     "kineto/v100-resnet50-workers4": ["mixed_precision", "pinned_memory"],
     "kineto/h100-bert": ["other", "host_ops", "kernel_launch", "small_batch"],
     "tf-gpu/rtx5000-cnn-batch8": ["kernel_launch", "mixed_precision", "other", "small_batch"],

@@ -272,7 +272,7 @@ def test_a_profiler_that_does_not_start_says_why(torch, place, monkeypatch):
 def test_a_disk_that_is_full_is_named(torch, place, monkeypatch):
     trace = importlib.import_module("nbprof.capture.torch_trace")
 
-    def full(plain, packed, marks):
+    def full(plain, packed, marks, **options):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(trace, "pack", full)

@@ -79,6 +79,11 @@ def check(spans):
         )
 
 
+def test_depths_of_chains_whose_outermost_call_comes_last(either):
+    parent = np.array([1, 2, -1, 4, -1], np.int32)
+    assert nesting.depths(parent).tolist() == [2, 1, 0, 1, 0]
+
+
 def test_a_lane_of_many_events_in_a_row_has_no_parents_and_no_wrap(either):
     count = 100_000
     start = np.arange(count, dtype=np.int64) * 10 - 2**62
