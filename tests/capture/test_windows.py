@@ -142,23 +142,25 @@ def test_the_receipt_says_how_steps_were_found(stub):
     assert text == "steps: 3 marked by nbprof.steps, 1 marked by nbprof.step"
 
 
-def test_seconds_end_a_recording_at_the_end_of_the_step_that_runs(stub):
-    session = Session(Options(backend="tensorflow", seconds=0.05)).start()
+def test_a_bound_ends_a_recording_at_the_end_of_the_step_that_runs(stub):
+    session = Session(Options(backend="tensorflow")).start()
+    # As a bound does on its thread, but in the second step, however long the first one takes.
+    bound = threading.Thread(target=session.windows.end_soon, args=("a bound was reached",))
     ended = []
     for number in nbprof.steps(range(4)):
         if number == 1:
+            bound.start()
             while session.clock._after_step is None:
                 bounds.time.sleep(0.01)
         ended.append(len(stub.calls))
     recording = session.stop()
+    bound.join(20)
     assert ended == [1, 1, 2, 2]
     assert stub.calls[1] == f"stop on {threading.main_thread().name}"
     assert recording.info.window == [1, 2]
     assert recording.info.steps_seen == 4
-    assert (
-        "0.05 s passed since the recording began (--seconds): recording ended after step 2"
-        in text_of(recording.info.notes, "recording_ended")
-    )
+    text = text_of(recording.info.notes, "recording_ended")
+    assert text == "a bound was reached: recording ended after step 2"
 
 
 def test_seconds_end_a_recording_at_once_where_no_step_runs(stub):
@@ -171,12 +173,16 @@ def test_seconds_end_a_recording_at_once_where_no_step_runs(stub):
 
 def test_a_step_that_does_not_end_is_not_waited_for_for_ever(stub, monkeypatch):
     monkeypatch.setattr("nbprof.capture.windows.WAIT_S", 0.1)
-    session = Session(Options(backend="tensorflow", seconds=0.05)).start()
+    session = Session(Options(backend="tensorflow")).start()
     with nbprof.step():
-        assert session.windows._ended.wait(20)
+        # As a bound does on its thread, but not before the step has begun.
+        reached = threading.Thread(target=session.windows.end_soon, args=("a bound was reached",))
+        reached.start()
+        reached.join(20)
+        assert session.windows._ended.is_set()
     assert (
-        "and no step ended in the 0 s after it: recording ended before the first step ended"
-        in text_of(session.stop().info.notes, "recording_ended")
+        "a bound was reached, and no step ended in the 0 s after it: recording ended before the"
+        " first step ended" in text_of(session.stop().info.notes, "recording_ended")
     )
     # The step was cut off, so it is in no file.
     assert (session.recording.info.steps_marked, session.recording.info.steps_seen) == (0, 1)
