@@ -168,8 +168,8 @@ static int64_t read_stat(Batch *batch, int64_t pos, int64_t end, uint16_t row) {
 
 /* ---- Events ------------------------------------------------------------------------------- */
 
-/* Where what a field states belongs; NULL for a field that is no number of an event. */
-static int64_t *place_of(const XspaceEvents *out, uint8_t tag, uint16_t row) {
+/* The column and row of the number in a field; NULL for any other field. */
+static int64_t *column_of(const XspaceEvents *out, uint8_t tag, uint16_t row) {
     switch (tag) {
         case EVENT_META: return out->meta + row;
         case EVENT_OFFSET: return out->offset + row;
@@ -187,11 +187,11 @@ static int64_t read_field(Batch *batch, int64_t pos, int64_t end, const XspaceEv
         pos = read_length(batch->data, pos + 1, end, &length);
         return pos < 0 ? NOT_PLAIN : read_stat(batch, pos, pos + length, row);
     }
-    int64_t *place = place_of(out, tag, row);
-    if (place == NULL) return NOT_PLAIN;
+    int64_t *number = column_of(out, tag, row);
+    if (number == NULL) return NOT_PLAIN;
     uint64_t value;
     pos = read_varint(batch->data, pos + 1, end, &value);
-    if (pos >= 0) *place = (int64_t)value;
+    if (pos >= 0) *number = (int64_t)value;
     return pos;
 }
 

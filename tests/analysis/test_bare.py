@@ -117,6 +117,13 @@ def test_too_few_or_unsteady_steps_tell_nothing(durations, recorded, reason):
     assert answer["recording_slowdown"] is None
 
 
+def test_recorded_steps_behind_those_that_are_stored_tell_nothing():
+    times = step_times(noisy(4, 40), (0, 0))
+    measured = bare.measure(replace(times, count=90_000))
+    assert "came after" in measured.reason
+    assert measured.to_dict()["recording_slowdown"] is None
+
+
 def test_no_clock_is_said():
     assert "did not time" in bare.measure(None).reason
     assert bare.frame(None).empty

@@ -150,6 +150,9 @@ def measure(
     if ran < FEWEST:
         reason = f"only {ran} steps ran without the profiler" if ran else "every step was recorded"
         return BareSteps(recorded_ms=recorded_ms, reason=reason)
+    if not recorded[rows].any():
+        reason = "the recorded steps came after those whose times are stored"
+        return BareSteps(reason=reason)
     epoch = np.searchsorted(np.sort(np.asarray(borders, np.int64)), rows + 1, side="right")
     if stays_slow and times.profiled_before:
         reason = "an earlier recording in this process still slows the launches"
@@ -215,11 +218,10 @@ def _beside_recorded(
     that pay for the profiler.
     """
     changes = (np.diff(is_recorded) != 0) | (np.diff(epoch) != 0)
-    first = np.flatnonzero(np.append(True, changes))
+    recorded_epochs = set(epoch[is_recorded].tolist())
     stretches = []
-    for part in np.split(np.arange(len(rows)), first[1:]):
-        recorded_epoch = epoch[is_recorded]
-        if is_recorded[part[0]] or epoch[part[0]] not in recorded_epoch:
+    for part in np.split(np.arange(len(rows)), np.flatnonzero(changes) + 1):
+        if is_recorded[part[0]] or int(epoch[part[0]]) not in recorded_epochs:
             continue
         follows = part[0] > 0 and is_recorded[part[0] - 1]
         stretches.append(rows[part[_SKIPPED if follows else 0 :]])

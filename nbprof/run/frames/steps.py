@@ -159,7 +159,11 @@ class StepFrames(Recording):
         activity = self.activity
         return bare.measure(
             self.step_times,
-            borders=[border["before"] for border in self.capture.boundaries],
+            borders=[
+                boundary["before"]
+                for boundary in self.capture.boundaries
+                if boundary["kind"] != "evaluation"
+            ],
             works_later=activity.framework is JAX and not activity.has_device,
             stays_slow=activity.framework is PYTORCH and activity.has_device,
             device_ms=self._device_ms,
