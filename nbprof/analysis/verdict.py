@@ -857,7 +857,7 @@ def _unit_of_kind(kind: str, unit: Unit) -> str:
 
 def _evidence_of_recording(breakdown: Breakdown) -> Evidence:
     text = "No steps are marked: the recording may include startup besides the work of interest"
-    return [(False, text), _complete(breakdown.dropped)]
+    return [(False, text), _complete(breakdown)]
 
 
 def _evidence_of_steps(breakdown: Breakdown, bound: str, name: str) -> Evidence:
@@ -866,7 +866,7 @@ def _evidence_of_steps(breakdown: Breakdown, bound: str, name: str) -> Evidence:
         _largest_in(steps, bound, name, unit),
         _enough_steps(breakdown),
         _steady(steps, unit),
-        _complete(breakdown.dropped),
+        _complete(breakdown),
     ]
     if unit.agreement is not None:
         text = (
@@ -946,7 +946,10 @@ def _every(unit: Unit, leading: int, count: int) -> str:
     return f"{leading:,} of {count:,} {unit.plural}"
 
 
-def _complete(dropped: int) -> tuple[bool, str]:
+def _complete(breakdown: Breakdown) -> tuple[bool, str]:
+    dropped = breakdown.dropped
+    if READ_IN_PART in breakdown.activity.traits:
+        return False, "The file is truncated: what it held of the rest is unknown"
     if dropped == 0:
         return True, "Complete trace: no event was dropped"
     return False, f"{wording.plural(dropped, 'event')} {'was' if dropped == 1 else 'were'} dropped"

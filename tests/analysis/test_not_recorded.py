@@ -199,3 +199,17 @@ def test_kernels_without_a_duration_have_no_shares(tmp_path):
     assert p.kernels.by_name()["percent"].isna().all()
     assert p.kernels.by_op()["percent"].isna().all()
     assert "none with usable times" in p.payload().kernels.empty.text
+
+
+def test_the_verdict_knows_that_a_file_is_truncated(tmp_path):
+    k = kineto.Kineto()
+    for i in range(12):
+        at = 1000.0 * i
+        k.step(i, at, 1000)
+        k.launched("gemm", at + 100, at + 200, 300, op=k.op("aten::mm", at + 50, 100))
+    complete = kineto.profile(tmp_path, k).overview["confidence_evidence"]
+    assert (True, "Complete trace: no event was dropped") in complete
+    p = kineto.profile(tmp_path, k.encode()[:-200])
+    assert p.run.receipt.read_in_part
+    text = "The file is truncated: what it held of the rest is unknown"
+    assert (False, text) in p.overview["confidence_evidence"]
