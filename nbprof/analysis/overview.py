@@ -387,6 +387,7 @@ def busy_shares(activity: Activity, steps: pd.DataFrame) -> list[float]:
     a device can be busy while the step breakdown shows the host at work.
     """
     used = counted(steps)
+    used = used[~used["lost"]]
     # Copies that were recorded do not tell how busy kernels kept the device.
     if activity.lost_kernels:
         return []

@@ -372,6 +372,12 @@ def _unknown(breakdown: Breakdown) -> Verdict | None:
     if not len(breakdown.steps):
         return _without_work(activity)
     lost = mostly_lost(breakdown.steps)
+    if lost is not None and READ_IN_PART in activity.traits:
+        fact = (
+            f"the rest of the file may have had device work of {lost[0]:,} of {lost[1]:,}"
+            f" {unit.plural}, so what most of them wait for is unknown"
+        )
+        return Verdict(None, "File truncated", fact, "Copy the file again, or record again.")
     if lost is not None:
         fact = (
             f"{lost[0]:,} of {lost[1]:,} {unit.plural} lost device work, so what most of them"

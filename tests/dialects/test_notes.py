@@ -68,6 +68,8 @@ NOTES = [
     gpu.lost_work(lost(6, complete=True), 1_000, 2_000, NAMES[:1]),
     gpu.lost_work(lost(2, complete=False), 14, 20, NAMES),
     gpu.unrecorded_steps(lost(3, complete=True)),
+    gpu.unread_steps(lost(3, complete=True)),
+    gpu.unread_steps(lost(1, complete=False)),
     gpu.first_collectives(1, "AllReduce; 1 on stream 20", "2.00 s", "1.90 s"),
     gpu.first_collectives(1_000, "AllReduce; 1,000 on stream 20", "2.00 s", "90.00 s"),
     gpu.batches_per_step(4),

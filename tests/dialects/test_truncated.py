@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 import nbprof
-from tests.dialects.test_corrupt_durations import training
+from tests.dialects.test_corrupt_durations import BEGIN, training
 from tests.fuzz.values import jax_loop
 from tests.support.kineto import Kineto
 from tests.support.notes import of_key
@@ -38,13 +38,36 @@ def test_a_trace_of_pytorch_that_ends_before_its_kernels(tmp_path, part):
     unknown(nbprof.load(path))
 
 
-def test_one_that_ends_among_its_kernels_has_a_verdict(tmp_path):
+@pytest.mark.parametrize("part", [0.7, 0.9, 0.999])
+def test_one_that_ends_among_its_kernels(tmp_path, part):
+    # Kernels are written buffer by buffer: each step may lack some.
     data = device_last(training())
     path = tmp_path / "a.pt.trace.json"
-    path.write_bytes(data[:-3])
+    path.write_bytes(data[: int(part * len(data))])
     p = nbprof.load(path)
-    assert of_key(p.receipt, "file_read_in_part")
-    assert p.overview["verdict"] == "Device-bound"
+    assert p.overview["verdict"] == "File truncated"
+    assert "may have had device work of" in p.overview["verdict_text"]
+    assert p.overview["device_busy_percent"] is None
+    assert not len(p.advice)
+    assert (p.steps.frame["step_time_ms"] > 0).all()
+    assert p.steps.frame[["device_compute_ms", "host_compute_ms"]].isna().all(axis=None)
+    assert of_key(p.receipt, "steps_in_truncated_part")
+
+
+def test_one_that_ends_after_its_kernels_has_a_verdict(tmp_path):
+    k = training()
+    whole = device_last(k)
+    last = max(event["ts"] for event in k.events)
+    k.events.sort(key=lambda event: event["cat"] == "kernel")
+    k.add("PyTorch Profiler (0)", "Trace", BEGIN, last + 1000 - BEGIN, pid="Spans")
+    k.add("Record Window End", "", last + 1000, None)
+    data = k.encode()
+    path = tmp_path / "a.pt.trace.json"
+    path.write_bytes(data[:-3])
+    cut = nbprof.load(path)
+    path.write_bytes(whole)
+    assert of_key(cut.receipt, "file_read_in_part")
+    assert cut.overview["verdict"] == nbprof.load(path).overview["verdict"] == "Device-bound"
 
 
 def test_an_xspace_file_that_ends_before_its_devices(tmp_path):

@@ -27,6 +27,7 @@ from nbprof.activity.activity import (
     HOST_WAIT_DEVICE,
     ITERATIONS,
     LOST_KERNELS,
+    READ_IN_PART,
     SERVING,
     TRACED,
     UNKNOWN_COPIES,
@@ -124,11 +125,23 @@ def measured(activity: Activity, work: pd.DataFrame | None = None) -> tuple[pd.D
         if steps:
             flags[:] = [key in steps for key in keys]
         table[column] = flags
+    _forget(table, activity.traits)
     if activity.batches:
         table["batches"] = [activity.batches.get(key, 0) for key in keys]
     table["traces"] = _trace_anew(activity, table, host)
     table = pd.concat([table, _copied(activity, work, host, table["group"])], axis=1)
     return table, bool((work["cls"] == HOST_COMPILE).any())
+
+
+def _forget(table: pd.DataFrame, traits: set[str]) -> None:
+    """Set the categories to NaN that are unknown in steps that lost device work."""
+    if READ_IN_PART not in traits:
+        table.loc[table["lost"], list(_OF_KERNELS)] = np.nan
+        return
+    # The calls that launched the work may be missing, too: what the host computed includes them.
+    categories = [f"{category}_ms" for category in CATEGORIES]
+    rows = table["lost"] | (LOST_KERNELS in traits)
+    table.loc[rows, [*categories, "host_to_device_ms", "waiting_ms"]] = np.nan
 
 
 _COLUMNS = [

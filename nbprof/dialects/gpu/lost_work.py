@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import compress
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 from nbprof.core.trace import Int64s
 from nbprof.dialects import torchnames
 from nbprof.dialects.gpu import notes
-from nbprof.dialects.gpu.lanes import KERNEL
+from nbprof.dialects.gpu.lanes import ANNOTATION, CALL, KERNEL, OP
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.steps import Steps
 from nbprof.dialects.lookups import names_that, of_host
@@ -19,6 +20,10 @@ Flags = npt.NDArray[np.bool_]
 
 # From this share of the launches of a step on, missing kernels change what the step says.
 _SERIOUS = 0.05
+# What Kineto writes after the last event of a device.
+_WRITTEN_LAST = re.compile(
+    r"PyTorch Profiler \(|Iteration Start: PyTorch Profiler|Record Window End"
+)
 # So many last steps without any launch, of a program that launched work in as many before, are no
 # chance.
 _SILENT = 2
@@ -38,7 +43,15 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
     """
     kernels = links.work[links.kind[links.work] == KERNEL]
     # A recording without any kernel has its own note.
-    if len(matched) < 2 or not (links.host[kernels] == host).any():
+    if not (links.host[kernels] == host).any():
+        return
+    unread = _unread(links, host, steps)
+    if unread.any():
+        steps.lost.update(compress(steps.keys, unread.tolist()))
+        beyond = notes.LostWork(of_host(links.trace, host), _names(steps, unread), not unread.all())
+        steps.notes.append(notes.unread_steps(beyond))
+        return
+    if len(matched) < 2:
         return
     launched, lost = _launches(links, host, steps)
     truncated = np.array([step in steps.truncated for step in steps.keys], np.bool_)
@@ -81,6 +94,24 @@ def _silent(launched: Int64s, matched: Int64s) -> Flags:
     if len(working) >= _SILENT and len(matched) - 1 - working[-1] >= _SILENT:
         is_short[working[-1] + 1 :] = True
     return is_short
+
+
+def _unread(links: Links, host: int, steps: Steps) -> Flags:
+    """Steps whose device work may be in the part of a truncated file that was not read.
+
+    Kineto writes the events of the host first, then those of devices and the calls that launched
+    them, buffer by buffer: any step may lack some until all buffers are written. A recording of
+    devices alone is in the order of time.
+    """
+    nothing = np.zeros(len(steps.done), np.bool_)
+    if not links.trace.receipt.read_in_part:
+        return nothing
+    if names_that(_WRITTEN_LAST.match, links.trace.names).any():
+        return nothing
+    if len(links.rows(OP, ANNOTATION, CALL)):
+        return ~nothing
+    work = links.work[links.host[links.work] == host]
+    return np.asarray(steps.done >= links.trace.events.end[work].max(initial=0), np.bool_)
 
 
 def _after(steps: Steps, lacking: Flags) -> Flags:

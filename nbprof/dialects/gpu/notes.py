@@ -124,6 +124,16 @@ def unrecorded_steps(steps: LostWork) -> Note:
     return warning("steps_without_device", text)
 
 
+def unread_steps(steps: LostWork) -> Note:
+    """Steps whose device work the truncated part of a file may have held."""
+    text = (
+        f"{plural(len(steps.names), 'step')}{steps.suffix} may have device work in the part of the"
+        f" truncated file that could not be read, so its time is unknown ({_some(steps.names)}):"
+        f" {steps.averaged}."
+    )
+    return warning("steps_in_truncated_part", text)
+
+
 def _some(names: Sequence[str]) -> str:
     listed = ", ".join(names[:_MOST_STEPS])
     more = len(names) - _MOST_STEPS
