@@ -13,6 +13,7 @@ from nbprof.activity.activity import (
     DEVICE_BETWEEN_NODES,
     LOST_KERNELS,
     PLAIN,
+    READ_IN_PART,
     SERVING,
     UNKNOWN_PRECISION,
     WAITS_FOR_ITEMS,
@@ -426,7 +427,8 @@ def _op_percents(
     host_recorded = activity.has_host_ops and not (
         activity.hosts_without_ops and activity.has_device
     )
-    device_recorded = activity.has_device and not activity.lost_kernels
+    read_in_part = READ_IN_PART in activity.traits and bool(activity.lost)
+    device_recorded = activity.has_device and not activity.lost_kernels and not read_in_part
     recorded = {"host": host_recorded, "device": device_recorded and host_recorded}
     eager_calls, eager_time = activity.eager_calls
     for side, is_recorded in recorded.items():
