@@ -14,7 +14,7 @@ from nbprof.core.receipt import Note
 from nbprof.core.trace import DOUBLE, ArgColumn, Int64s, Trace
 from nbprof.dialects import durations, notes, torchnames
 from nbprof.dialects.durations import Spans
-from nbprof.dialects.lookups import host_of_lanes, names_that
+from nbprof.dialects.lookups import host_of_lanes, names_that, rows_that
 from nbprof.display import wording
 
 RECORDED = "recorded duration (us)"
@@ -285,8 +285,7 @@ class Mender:
     ) -> tuple[tuple[Int64s, Int64s], Int64s]:
         """Calls that waited for the only device, and the end of the launch of each piece."""
         events = self.trace.events
-        named = names_that(torchnames.waits_for_device, self.trace.names)
-        waits = calls[named[events.name[calls]]]
+        waits = rows_that(self.trace, calls, torchnames.waits_for_device)
         if not len(waits) or len(np.unique(self.lane_device[events.lane[rows]])) > 1:
             nothing = np.zeros(0, np.int64)
             return (nothing, nothing), np.full(len(rows), _NO_LAUNCH, np.int64)

@@ -8,12 +8,22 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.core.trace import Int32s, Trace
+from nbprof.core.trace import Int32s, Int64s, Trace
 
 
 def names_that(test: Callable[[str], object], names: Iterable[object]) -> npt.NDArray[np.bool_]:
     """bool[names]: the names for which a test is true."""
     return np.array([bool(test(str(name))) for name in names], np.bool_)
+
+
+def rows_that(trace: Trace, rows: Int64s, test: Callable[[str], object]) -> Int64s:
+    """Rows of events whose names pass a test, which sees each of their names once."""
+    code = trace.events.name[rows]
+    used = np.zeros(len(trace.names), np.bool_)
+    used[code] = True
+    codes = np.flatnonzero(used)
+    used[codes] = names_that(test, trace.names[codes])
+    return rows[used[code]]
 
 
 def text_of(texts: Sequence[object] | npt.NDArray[np.object_], code: int) -> str:

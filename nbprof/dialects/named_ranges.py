@@ -8,7 +8,6 @@ ranges of the program.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,7 @@ from nbprof.activity.tables import Ranges
 from nbprof.core import nesting
 from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects import torchnames
-from nbprof.dialects.lookups import codes_by_name, names_that
+from nbprof.dialects.lookups import codes_by_name, rows_that
 
 OPTIMIZER = "optimizer"
 """The kind of a range that PyTorch sets around each step of an optimizer."""
@@ -47,14 +46,6 @@ _XLA = re.compile(
 _DIGITS = re.compile(r"\d+")
 
 
-def chosen(trace: Trace, rows: Int64s, test: Callable[[str], bool]) -> Int64s:
-    """Rows of events whose names pass a test, which sees each name once."""
-    codes = np.unique(trace.events.name[rows])
-    passes = np.zeros(len(trace.names), np.bool_)
-    passes[codes] = names_that(test, trace.names[codes])
-    return rows[passes[trace.events.name[rows]]]
-
-
 def personal_in_torch(name: str) -> bool:
     """True for a name that neither PyTorch nor a library of CUDA gives."""
     if not name.strip() or _OF_TORCH.match(name) or name in act.WAITS_FOR_ITEMS:
@@ -80,7 +71,7 @@ def without_marks(trace: Trace, rows: Int64s, marks: Int64s) -> Int64s:
     """Rows of events without markers of steps, and without others of the same name but numbers."""
     codes = np.unique(trace.events.name[marks[marks >= 0]])
     marked = set(map(family, map(str, trace.names[codes])))
-    return chosen(trace, rows, lambda name: family(name) not in marked)
+    return rows_that(trace, rows, lambda name: family(name) not in marked)
 
 
 def table(

@@ -17,6 +17,7 @@ import pandas as pd
 
 from nbprof.core.errors import NbprofError, ReadError
 from nbprof.core.files import Missing, RunFiles
+from nbprof.core.garbage import collection_paused
 from nbprof.core.receipt import warning
 from nbprof.core.strings import python_strings
 from nbprof.core.trace import Events, Trace
@@ -54,6 +55,7 @@ _LANE_COLUMNS = [
 ]
 
 
+@collection_paused()
 @python_strings()
 def partial(
     files: RunFiles,

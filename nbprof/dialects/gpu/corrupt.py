@@ -23,7 +23,7 @@ from nbprof.dialects.gpu.lanes import (
     UNKNOWN,
     Kinds,
 )
-from nbprof.dialects.lookups import names_that
+from nbprof.dialects.lookups import rows_that
 from nbprof.display import wording
 
 
@@ -134,9 +134,7 @@ class _Mender(Mender):
 
     def first_waits(self, host: int) -> None:
         """Collectives that waited at the start: they begin when the last rank has come."""
-        rows = self._rows(host, KERNEL)
-        named = names_that(torchnames.is_collective, self.trace.names)
-        rows = rows[named[self.trace.events.name[rows]]]
+        rows = rows_that(self.trace, self._rows(host, KERNEL), torchnames.is_collective)
         waits, taken = durations.first_waits(self.spans(rows))
         rows, taken = rows[waits], taken[waits]
         if len(rows):

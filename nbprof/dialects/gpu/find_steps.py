@@ -24,7 +24,7 @@ from nbprof.dialects.gpu.lanes import ANNOTATION, CALL, OP
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.steps import Steps
 from nbprof.dialects.iterations import Placed, first_events
-from nbprof.dialects.lookups import names_that, of_host
+from nbprof.dialects.lookups import of_host, rows_that
 from nbprof.display import wording
 
 _MARKS = ("ProfilerStep", torchnames.OTHER_STEP, "Optimizer.step#", "enumerate(")
@@ -79,10 +79,9 @@ def of_iterations(links: Links, iterations: Placed) -> Steps:
 
 def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
     trace, events = links.trace, links.trace.events
-    marking = names_that(lambda name: name.startswith(_MARKS), trace.names)
     rows = links.rows(ANNOTATION)
-    rows = rows[marking[events.name[rows]] & (links.host[rows] == host)]
-    names = trace.names[events.name[rows]]
+    rows = rows[links.host[rows] == host]
+    rows = rows_that(trace, rows, lambda name: name.startswith(_MARKS))
     suffix = of_host(trace, host)
     engine = serving.find(links, host)
     if engine is not None:
@@ -90,13 +89,13 @@ def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
         labels = engines.labels(engine.iterations)
         marks = Marks(engine.marks, engine.begun, engine.done, labels, engine.iterations)
         return of_marks(links, host, marks, [note])
-    steps = rows[names_that(torchnames.STEP.match, names)]
+    steps = rows_that(trace, rows, torchnames.STEP.match)
     if len(steps):
         steps = one_thread(links, steps)
         labels = list(map(_label, map(str, trace.names[events.name[steps]])))
         marks = Marks(steps, events.start[steps], events.end[steps], labels)
         return of_marks(links, host, marks, [])
-    turns = rows[names_that(torchnames.OPTIMIZER.match, names)]
+    turns = rows_that(trace, rows, torchnames.OPTIMIZER.match)
     turns = _last_of_cycle(links, turns)
     if len(turns) >= 2:
         end = events.end[turns]
@@ -105,7 +104,7 @@ def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
     elif not batches:
         return None
     else:
-        turns = rows[names_that(torchnames.LOADER.match, names)]
+        turns = rows_that(trace, rows, torchnames.LOADER.match)
         turns = one_thread(links, turns)
         if len(turns) < 2:
             return None

@@ -14,7 +14,7 @@ from nbprof.dialects.gpu import notes
 from nbprof.dialects.gpu.lanes import ANNOTATION, CALL, KERNEL, OP
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.steps import Steps
-from nbprof.dialects.lookups import names_that, of_host
+from nbprof.dialects.lookups import names_that, of_host, rows_that
 
 Flags = npt.NDArray[np.bool_]
 
@@ -77,8 +77,8 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
 def _launches(links: Links, host: int, steps: Steps) -> tuple[Int64s, Int64s]:
     """By step: the number of launches of kernels and graphs, and of those without device work."""
     events, calls = links.trace.events, links.calls
-    launching = names_that(torchnames.launches_work, links.trace.names)[events.name[calls]]
-    calls = calls[launching & ~links.captured & (links.host[calls] == host)]
+    calls = calls[~links.captured & (links.host[calls] == host)]
+    calls = rows_that(links.trace, calls, torchnames.launches_work)
     step = np.searchsorted(steps.begun, events.start[calls], side="right") - 1
     within = (step >= 0) & (events.start[calls] < steps.done[step])
     step, calls = step[within], calls[within]

@@ -47,7 +47,7 @@ from nbprof.dialects.gpu.nest import Nest
 from nbprof.dialects.gpu.origins import Origins, originated
 from nbprof.dialects.gpu.steps import Steps, markers, spread_all, waits
 from nbprof.dialects.iterations import Placed, placed
-from nbprof.dialects.lookups import codes_by_name, names_that
+from nbprof.dialects.lookups import codes_by_name, names_that, rows_that
 from nbprof.formats.chrome.graph_annotations import Annotations, Said
 from nbprof.formats.chrome.inductor import Program
 from nbprof.frameworks.framework import Framework
@@ -324,7 +324,7 @@ class GpuRecording(ABC):
         links, trace = self.links, self.trace
         rows = links.rows(ANNOTATION)
         rows = rows[trace.events.duration[rows] > 0]
-        ranges = named_ranges.chosen(
+        ranges = rows_that(
             trace, rows[~links.step_names[trace.events.name[rows]]], named_ranges.personal_in_torch
         )
         if not len(ranges):
@@ -333,9 +333,7 @@ class GpuRecording(ABC):
             ranges = named_ranges.without_marks(trace, ranges, self.tables.markers.event)
         if not len(ranges):
             return Ranges.empty()
-        steps = named_ranges.chosen(
-            trace, rows, lambda name: torchnames.OPTIMIZER.match(name) is not None
-        )
+        steps = rows_that(trace, rows, lambda name: torchnames.OPTIMIZER.match(name) is not None)
         both = np.sort(np.concatenate([ranges, steps]))
         kind = np.full(len(both), self.sets_ranges, object)
         kind[np.isin(both, steps)] = named_ranges.OPTIMIZER

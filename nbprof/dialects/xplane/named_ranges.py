@@ -13,7 +13,8 @@ from nbprof.activity.tables import Ranges
 from nbprof.core import nesting
 from nbprof.core.factorize import heads, starting
 from nbprof.core.trace import Int64s
-from nbprof.dialects.named_ranges import SLACK_PS, chosen, personal_in_xspace, table
+from nbprof.dialects.lookups import rows_that
+from nbprof.dialects.named_ranges import SLACK_PS, personal_in_xspace, table
 from nbprof.dialects.xplane import opnames
 from nbprof.dialects.xplane.placed import Placed
 
@@ -38,7 +39,7 @@ def ranges(placed: Placed, activity: act.Activity) -> Ranges:
             return False
         return not opnames.parse(name).category
 
-    chosen_rows = chosen(trace, rows, is_personal)
+    chosen_rows = rows_that(trace, rows, is_personal)
     chosen_rows = np.setdiff1d(
         chosen_rows[trace.events.duration[chosen_rows] > 0],
         activity.functions.event,
@@ -46,7 +47,7 @@ def ranges(placed: Placed, activity: act.Activity) -> Ranges:
     )
     if not len(chosen_rows):
         return Ranges.empty()
-    around_steps = chosen(trace, rows, lambda name: name in marked)
+    around_steps = rows_that(trace, rows, lambda name: name in marked)
     chosen_rows = _in_no_other(placed, rows, chosen_rows, around_steps)
     if len(chosen_rows):
         return table(trace, chosen_rows, placed.host, _KIND, activity)
