@@ -18,7 +18,8 @@ from nbprof.frameworks.register import PYTORCH
 _NAMES: dict[str, re.Pattern[str]] = {
     "compiled": re.compile(
         r"Torch-Compiled Region|TorchDynamo Cache Lookup|CompiledFxGraph|"
-        r"CompiledFunction(?:Backward)?\Z|triton_(?:poi|red|per|tem|for)_"
+        r"CompiledFunction(?:Backward)?$|triton_(?:poi|red|per|tem|for)_",
+        re.MULTILINE,
     ),
     "xla": re.compile(r"Xla(?:Compile|Launch|Run|LocalLaunch)"),
     "graphs": re.compile(r"(?:cuda|cu|hip)GraphLaunch"),
@@ -26,7 +27,7 @@ _NAMES: dict[str, re.Pattern[str]] = {
         r"aten::_fused_(?:adam|adamw|sgd|adagrad)|Fused(?:Adam|AdamW|SGD|Adagrad)|"
         r"multi_tensor_apply_kernel.*Fused"
     ),
-    "backward": re.compile(r"autograd::engine|Backward\d*\Z"),
+    "backward": re.compile(r"autograd::engine|Backward\d*$", re.MULTILINE),
     "distributed": re.compile(
         r"DistributedDataParallel\.forward|FullyShardedDataParallel\.forward|FSDP::"
     ),
@@ -129,11 +130,11 @@ def _is_seen(activity: Activity, trace: Trace, feature: str) -> bool:
         return False
     if feature == "optimizer":
         return _updates(activity)
-    search = _NAMES[feature].search
-    if _any(map(str, trace.names), search):
+    pattern = _NAMES[feature]
+    if _any(map(str, trace.names), pattern):
         return True
     if feature in ("xla", "checkpoints", "several_steps"):
-        return _any(map(str, activity.ops.values), search)
+        return _any(map(str, activity.ops.values), pattern)
     # Without events of the host, its backward pass was not recorded either.
     return feature == "backward" and _updates(activity)
 
@@ -144,8 +145,11 @@ def _updates(activity: Activity) -> bool:
 
 def has_private_threads(lanes: pd.DataFrame) -> bool:
     """True if TensorFlow has threads that only launch kernels, by the names of `trace.lanes`."""
-    return "thread" in lanes and _any(lanes["thread"].astype(str), _PRIVATE_THREADS.search)
+    return "thread" in lanes and _any(lanes["thread"].astype(str), _PRIVATE_THREADS)
 
 
-def _any(names: Iterable[str], search: Callable[[str], object]) -> bool:
-    return any(search(name) for name in names)
+def _any(names: Iterable[str], pattern: re.Pattern[str]) -> bool:
+    """True if a pattern is found in a name. One search of all names, a line each, takes a tenth of
+    the time of one search a name.
+    """
+    return pattern.search("\n".join(names)) is not None
