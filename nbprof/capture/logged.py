@@ -12,7 +12,13 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-_CHATTER = re.compile(r"(?:USDT|STAGE|INFO|VERBOSE):\d{4}-")
+_CHATTER = re.compile(
+    r"(?:USDT|STAGE|INFO|VERBOSE):\d{4}-"
+    r"|ERROR:\d{4}-.*gpuGetDeviceCount failed with code (?:35|100)$"
+)
+"""Lines on the profiler's start and stop. A build of PyTorch for CUDA logs an error on a machine
+without a driver (35) or a GPU (100), of which the receipt has a note.
+"""
 
 
 @contextlib.contextmanager

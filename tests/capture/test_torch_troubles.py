@@ -22,6 +22,7 @@ from tests.capture.notes import keys, text_of
 from tests.capture.torches import Training, counts, steps
 
 LOG = "2026-11-21 17:00:30 29734:29734"
+NO_DRIVER = "gpuGetDeviceCount failed with code 35"
 
 
 @pytest.fixture
@@ -241,9 +242,10 @@ def test_out_of_memory_of_a_gpu_is_raised_untouched(gpu, allocator, place, monke
 def test_stderr_of_others_is_passed_on(capfd):
     with stderr_lines() as lines:
         os.write(2, f"USDT:{LOG} SyncActivityProfilerHandler.cpp:52] profiler_start\n".encode())
+        os.write(2, f"ERROR:{LOG} DeviceProperties.cpp:56] {NO_DRIVER}\n".encode())
         os.write(2, b"theirs\n")
         print("Python's", file=sys.__stderr__, flush=True)
-    assert len(lines) == 3
+    assert len(lines) == 4
     assert capfd.readouterr().err == "theirs\nPython's\n"
 
 

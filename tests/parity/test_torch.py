@@ -23,10 +23,10 @@ STORED = Path(__file__).parents[1] / "data" / "torch"
 OUTSIDE = "[memory]"
 
 
-@pytest.fixture(scope="module", params=["stored", "live"])
+@pytest.fixture(scope="module", params=["stored", "stored-2.15", "live"])
 def run(request, tmp_path_factory) -> tuple[Profile, pd.DataFrame]:
     """Our profile of a run, and the table that PyTorch printed of it."""
-    folder = STORED
+    folder = STORED / request.param.removeprefix("stored").removeprefix("-")
     if request.param == "live":
         folder = tmp_path_factory.mktemp("torch")
         programs.run(KEY_AVERAGES, folder / "run", needs="torch")

@@ -22,25 +22,31 @@ NUMBERS = ("calls", "host_self_us", "host_total_us")
 THEIRS = ("count", "self_us", "total_us")
 
 
-def said(name: str) -> pd.DataFrame:
+@pytest.fixture(params=["2.13", "2.15"])
+def folder(request) -> Path:
+    """Recordings of a version of PyTorch."""
+    return DATA / {"2.13": ""}.get(request.param, request.param)
+
+
+def said(folder: Path, name: str) -> pd.DataFrame:
     """A stored table of `key_averages()`, without the row for what lies in no op."""
-    table = pd.DataFrame(json.loads((DATA / f"cpu_ops.{name}.json").read_text()))
+    table = pd.DataFrame(json.loads((folder / f"cpu_ops.{name}.json").read_text()))
     return table[table["key"] != "[memory]"]
 
 
-def test_each_row_is_that_of_key_averages():
-    ours = load(DATA / "cpu_ops.pt.trace.json.gz").torch_ops.frame.set_index("op").sort_index()
-    theirs = said("key_averages").set_index("key").sort_index()
+def test_each_row_is_that_of_key_averages(folder):
+    ours = load(folder / "cpu_ops.pt.trace.json.gz").torch_ops.frame.set_index("op").sort_index()
+    theirs = said(folder, "key_averages").set_index("key").sort_index()
     assert ours.index.tolist() == theirs.index.tolist()
     assert (ours["kind"] == "annotation").tolist() == theirs["annotation"].tolist()
     for mine, other in zip(NUMBERS, THEIRS, strict=True):
         same(ours[mine], theirs[other].tolist(), mine, absolute=0.1)
 
 
-def test_rows_by_shape_are_those_of_key_averages():
-    ours = load(DATA / "cpu_ops.pt.trace.json.gz").torch_ops.by("shapes")
+def test_rows_by_shape_are_those_of_key_averages(folder):
+    ours = load(folder / "cpu_ops.pt.trace.json.gz").torch_ops.by("shapes")
     ours["input_shapes"] = ours["input_shapes"].fillna("[]")
-    theirs = said("by_shape").rename(columns={"key": "op", "shapes": "input_shapes"})
+    theirs = said(folder, "by_shape").rename(columns={"key": "op", "shapes": "input_shapes"})
     assert theirs["input_shapes"].nunique() > 20
     keys = ["op", "input_shapes"]
     both = ours.merge(theirs, on=keys, how="outer", indicator=True)
