@@ -139,7 +139,23 @@ class TorchBackend:
             finally:
                 self._starting = False
         self._frames = frames
-        self._hide(frames)
+        try:
+            about_start = self._began(options, lines, everywhere=everywhere)
+        except Exception as error:
+            self._abandon()
+            raise CaptureError(f"PyTorch's profiler did not start: {error}") from error
+        if options.memory and not memory:
+            about_start.insert(0, info(ALLOCATIONS_NOT_RECORDED, remedies.ALL_THREADS))
+        if options.host_level != 2:
+            text = "PyTorch's profiler has no host levels: --host-level has no effect"
+            about_start.append(notes.without_effect(text))
+        return [*about_start, *notes.without_npu(options.given_for_npu())]
+
+    def _began(self, options: Options, lines: list[str], *, everywhere: bool) -> list[Note]:
+        """Prepare what is recorded beside the profiler, which runs; `lines` are those that it
+        logged. Returns notes on the GPU.
+        """
+        self._hide(self._frames)
         self._thread = 0 if everywhere else threading.get_ident()
         self._threads = OtherThreads(self._thread).start() if self._thread else None
         if self._steps is not None:
@@ -147,14 +163,17 @@ class TorchBackend:
             self._steps.recording_began()
         if options.memory:
             self._history = AllocatorHistory.begin(self._torch, stacks=options.stacks)
-        about_start = []
-        if options.memory and not memory:
-            about_start.append(info(ALLOCATIONS_NOT_RECORDED, remedies.ALL_THREADS))
-        about_start += notes.gpu_not_recorded(lines) or self._devices(profiler)
-        if options.host_level != 2:
-            text = "PyTorch's profiler has no host levels: --host-level has no effect"
-            about_start.append(notes.without_effect(text))
-        return [*about_start, *notes.without_npu(options.given_for_npu())]
+        return notes.gpu_not_recorded(lines) or self._devices(self._torch.profiler)
+
+    def _abandon(self) -> None:
+        """End a recording that did not begin as it should: it would prevent the next one."""
+        profile, self._profile = self._profile, None
+        threads, self._threads = self._threads, None
+        self._hide(False)
+        with contextlib.suppress(Exception):
+            profile.stop()
+        with contextlib.suppress(Exception):
+            threads.stop()
 
     def _start_npu(self, npu: Any, folder: Path, options: Options) -> list[Note]:
         self._folder = folder

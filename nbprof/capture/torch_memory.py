@@ -37,7 +37,10 @@ class AllocatorHistory:
         history = cls(torch, stacks=stacks)
         # Called at once where CUDA is initialised, else when the cell does that: a context costs
         # memory, and forbids to fork.
-        cuda._lazy_call(history._start)
+        try:
+            cuda._lazy_call(history._start)
+        except Exception as error:
+            history._failed("the history of the CUDA allocator could not be recorded", error)
         return history
 
     def _start(self) -> None:

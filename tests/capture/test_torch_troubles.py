@@ -17,7 +17,9 @@ import pytest
 
 import nbprof
 from nbprof.capture.logged import stderr_lines
+from nbprof.capture.torch_threads import OtherThreads
 from nbprof.core import remedies
+from nbprof.core.errors import CaptureError
 from tests.capture.notes import keys, text_of
 from tests.capture.torches import Training, counts, steps
 
@@ -214,6 +216,28 @@ def test_a_history_that_fails_costs_no_recording(gpu, allocator, record, monkeyp
     text = text_of(recording.info.notes, "allocator_history_failed")
     assert "could not be written: RuntimeError: no room" in text
     assert allocator[-1][1] is None
+
+
+def test_a_history_that_does_not_begin_costs_no_recording(gpu, allocator, record, monkeypatch):
+    def refuse(call):
+        raise RuntimeError("the driver is too old")
+
+    monkeypatch.setattr(gpu.cuda, "_lazy_call", refuse)
+    recording = record(lambda: Training(gpu).run(2))
+    assert len(steps(recording)) == 2
+    text = text_of(recording.info.notes, "allocator_history_failed")
+    assert "could not be recorded: RuntimeError: the driver is too old" in text
+
+
+def test_a_recording_that_fails_as_it_begins_leaves_no_profiler_running(torch, record, monkeypatch):
+    def refuse(threads):
+        raise RuntimeError("no more threads")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(OtherThreads, "start", refuse)
+        with pytest.raises(CaptureError, match="did not start: no more threads"):
+            record(lambda: Training(torch).run(2))
+    assert len(steps(record(lambda: Training(torch).run(2)))) == 2
 
 
 def test_out_of_memory_of_a_gpu_is_raised_untouched(gpu, allocator, place, monkeypatch):
