@@ -172,8 +172,9 @@ class TorchBackend:
         self._hide(False)
         with contextlib.suppress(Exception):
             profile.stop()
-        with contextlib.suppress(Exception):
-            threads.stop()
+        if threads is not None:
+            with contextlib.suppress(Exception):
+                threads.stop()
 
     def _start_npu(self, npu: Any, folder: Path, options: Options) -> list[Note]:
         self._folder = folder
