@@ -9,6 +9,10 @@ CPU time of the thread counts, which other programs do not lengthen.
     python benchmarks/bare.py torch DIR
     python benchmarks/bare.py jax DIR
     python benchmarks/bare.py fit DIR
+    python benchmarks/bare.py gains DIR
+
+`gains` records loops of PyTorch that have a cause and its remedy, in cells that also run bare, and
+prints the gain that nbprof states beside the one that the remedy has by a clock, without a profiler.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import argparse
 import gc
 import itertools
 import json
+import math
 import os
 import re
 import statistics
@@ -569,11 +574,170 @@ def fit(folder: Path) -> None:
             )
 
 
+def pairs() -> dict[str, tuple[str, Run, Run]]:
+    """By name: the rule that finds the cause, the loop with it, and the loop with the remedy."""
+    import torch
+    from torch import nn
+    from torch.nn import functional
+
+    on_gpu = torch.cuda.is_available()
+    device = "cuda" if on_gpu else "cpu"
+    wait = torch.cuda.synchronize if on_gpu else lambda: None
+
+    def training(
+        layers: int,
+        width: int,
+        optimizer: Callable[[Any], torch.optim.Optimizer],
+        *,
+        batch: int = 128,
+        beside: Callable[[], Any] = lambda: None,
+    ) -> Run:
+        torch.manual_seed(0)
+        parts = [part for _ in range(layers) for part in (nn.Linear(width, width), nn.GELU())]
+        model = nn.Sequential(*parts, nn.Linear(width, 10)).to(device)
+        update = optimizer(model.parameters())
+        x = torch.randn(batch, width, device=device)
+        y = torch.randint(0, 10, (batch,), device=device)
+
+        def run(items: Iterable[int]) -> None:
+            for _ in items:
+                beside()
+                update.zero_grad()
+                functional.cross_entropy(model(x), y).backward()
+                update.step()
+            wait()
+
+        return run
+
+    def adamw(**options: Any) -> Callable[[Any], torch.optim.Optimizer]:
+        return lambda parameters: torch.optim.AdamW(parameters, **options)
+
+    def sgd(**options: Any) -> Callable[[Any], torch.optim.Optimizer]:
+        return lambda parameters: torch.optim.SGD(parameters, lr=1e-3, momentum=0.9, **options)
+
+    def python() -> None:
+        sum(i * i for i in range(30_000))
+
+    def sleeps() -> None:
+        time.sleep(0.004)
+
+    def augments() -> None:
+        for _ in range(200):
+            torch.rand(8).sort()
+
+    class Items(torch.utils.data.Dataset[Any]):
+        def __init__(self, prepared: bool) -> None:
+            self.prepared = prepared
+            self.x = torch.randn(1024, 128)
+
+        def __len__(self) -> int:
+            return 10**6
+
+        def __getitem__(self, index: int) -> Any:
+            x = self.x[index % 1024]
+            if not self.prepared:
+                for _ in range(10):
+                    x = x * 0.999
+            return x, index % 10
+
+    def loaded(prepared: bool) -> Run:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(128, 256), nn.GELU(), nn.Linear(256, 10)).to(device)
+        update = torch.optim.AdamW(model.parameters(), fused=True)
+        loader = torch.utils.data.DataLoader(Items(prepared), batch_size=64)
+        batch = next(iter(loader))
+
+        def run(items: Iterable[int]) -> None:
+            batches = itertools.repeat(batch) if prepared else loader
+            for _, (x, y) in zip(items, batches, strict=False):
+                update.zero_grad()
+                functional.cross_entropy(model(x.to(device)), y.to(device)).backward()
+                update.step()
+            wait()
+
+        return run
+
+    fused, loop = adamw(fused=True), adamw(foreach=False)
+    return {
+        "AdamW, 24 of 256": ("optimizer_loop", training(24, 256, loop), training(24, 256, fused)),
+        "AdamW, 24 of 64": ("optimizer_loop", training(24, 64, loop), training(24, 64, fused)),
+        "AdamW, 12 of 512": ("optimizer_loop", training(12, 512, loop), training(12, 512, fused)),
+        "SGD, 40 of 64": (
+            "optimizer_loop",
+            training(40, 64, sgd(foreach=False)),
+            training(40, 64, sgd(fused=True)),
+        ),
+        "Python": (
+            "python_code",
+            training(12, 128, fused, beside=python),
+            training(12, 128, fused),
+        ),
+        "Python, many ops": (
+            "python_code",
+            training(40, 32, fused, beside=python),
+            training(40, 32, fused),
+        ),
+        "waits": ("host_waits", training(12, 128, fused, beside=sleeps), training(12, 128, fused)),
+        "waits, many ops": (
+            "host_waits",
+            training(40, 32, fused, beside=sleeps),
+            training(40, 32, fused),
+        ),
+        "DataLoader": ("loader_in_process", loaded(prepared=False), loaded(prepared=True)),
+    }
+
+
+def gains(folder: Path, only: str) -> None:
+    """Prints the gain stated of the bare step beside the measured one, and as it is without it."""
+    out = []
+    for name, (rule, slow, fast) in pairs().items():
+        if not re.search(only, name):
+            continue
+        for run in (slow, fast):
+            run(range(10))
+        turns: dict[Any, list[float]] = {slow: [], fast: []}
+        for _ in range(5):
+            for run in (slow, fast):
+                turns[run].append(turn(run, 40)["median_between_ms"])
+        measured = statistics.median(turns[slow]) - statistics.median(turns[fast])
+        with nbprof.profile(steps="40:65", save=False) as p:
+            slow(range(120))
+        rows = p.advice[p.advice["rule"] == rule].to_dict("records")
+        overview = p.overview
+        stated = rows[0]["gain_ms_per_step"] if rows else float("nan")
+        out.append(
+            {
+                "name": name,
+                "rule": rule,
+                "bare": overview["bare_step_time_ms"],
+                "reason": overview["bare_step_time_reason"] or overview["bare_parts_reason"],
+                "slowdown": overview["recording_slowdown"],
+                "recorded": overview["step_time_ms"],
+                "stated": stated,
+                "gain_is": rows[0]["gain_is"] if rows else "",
+                "measured": measured,
+                "parts": p.steps.bare.to_dict("records"),
+                "slow": turns[slow],
+                "fast": turns[fast],
+                "advice": p.advice[["rule", "gain_is", "gain_ms_per_step"]].to_dict("records"),
+            }
+        )
+        row = out[-1]
+        print(
+            f"{name:20} {rule:18} bare {row['bare'] or math.nan:7.2f} ms, recorded"
+            f" {row['recorded']:7.2f}; stated {row['gain_is']} {stated:6.2f}, measured"
+            f" {measured:6.2f}, ratio {stated / measured:5.2f} {row['reason']}",
+            flush=True,
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "gains.json").write_text(json.dumps(out, default=str))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["torch", "jax", "fit"])
+    parser.add_argument("what", choices=["torch", "jax", "fit", "gains"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", default="", help="pattern of the names of loops")
     parser.add_argument(
@@ -582,6 +746,9 @@ def main() -> None:
     given = parser.parse_args()
     if given.what == "fit":
         fit(given.folder)
+        return
+    if given.what == "gains":
+        gains(given.folder, given.only)
         return
     record(given.what, given.folder, given.only, trial=given.trial)
     # Threads of a framework may outlive the interpreter's end.

@@ -198,6 +198,7 @@ class OverviewFrames(OpFrames, MemoryFrames, CodeFrames):
     def _as_recorded(self, of_files: dict[str, Any]) -> dict[str, Any]:
         """An overview with facts about the recording."""
         answer = of_files | self._verdict_as_recorded() | self.bare_steps.to_dict()
+        answer["bare_parts_reason"] = self.bare_parts.reason
         answer["host_parts"] = self.host_parts
         capture = self.capture
         if capture is not None and capture.framework:

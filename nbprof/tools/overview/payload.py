@@ -579,7 +579,7 @@ def _advice(run: Run, row: dict[Any, Any]) -> Advice:
     view, link = _text(row.get("view")), _text(row.get("link"))
     if view and (tab := _tab_with_data(run, view)) != view:
         view, link = tab, NAMES[tab].label
-    unit = gain_unit(run.first_answer, row.get("gain_ms_per_step"))
+    unit = gain_unit(run.first_answer, row)
     target = None
     if view == "trace":
         target = _target(run, str(row.get("rule") or ""))
