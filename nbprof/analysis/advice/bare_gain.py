@@ -31,9 +31,7 @@ def in_bare_time(finding: Finding, found: Found, rule: AdviceRule, facts: Facts)
     if parts.recorded_ms >= _NOTED * step_ms:
         unit = facts.unit
         evidence += (
-            f" These times are as recorded, where {unit.a} takes"
-            f" **{wording.millis(parts.recorded_ms)}**; the gain is of the"
-            f" **{wording.millis(step_ms)}** without recording."
+            f" Times are as recorded, where {unit.a} takes **{wording.millis(parts.recorded_ms)}**."
         )
     return finding._replace(
         gain_ms_per_step=min(gain, at_most),

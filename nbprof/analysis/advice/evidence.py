@@ -321,6 +321,8 @@ class Evidence:
     """
     waiting_percent: Piece[float] = Piece(lambda s: waiting_percent(s.steps), 0.0)
     """Share of step time in which the host waits for a device that runs nothing; 0 if unknown."""
+    overhead_percent: Piece[float] = Piece(None, 0.0)
+    """Share of step time in which nothing but the profiler's own work was recorded."""
     copied_ms: Piece[float | None] = Piece(lambda s: _mean(s.steps, "host_to_device_ms"), None)
     """Copies to devices that steps wait for, in ms per step."""
     copied_bytes: Piece[float | None] = Piece(lambda s: _mean(s.steps, COPIED["H2D"]), None)

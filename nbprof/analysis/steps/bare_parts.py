@@ -236,5 +236,8 @@ def frame(parts: BareParts, recorded: Set[str]) -> pd.DataFrame:
         ]
         columns[name] = np.array([sum(by_category.values()), *of_categories])
     columns["bare_percent"] = 100 * np.asarray(columns["bare_ms"]) / parts.step_ms
-    columns["estimated"] = [name != "step_time" and parts.is_estimate(name) for name in names]
+    known = np.isfinite(np.asarray(columns["bare_ms"]))
+    columns["estimated"] = known & [
+        name in CATEGORIES and parts.is_estimate(name) for name in names
+    ]
     return frames.build("steps.bare", columns, list(columns))

@@ -141,6 +141,7 @@ class AdviceFrames(OverviewFrames, HostFrames):
             not_launched_ms=lambda: self.device_time.not_launched_ms(),
             slowdown=self.bare_steps.most_slowdown,
             bare=self.bare_parts,
+            overhead_percent=self._overhead_percent,
         )
 
     def _growth(self) -> growth.Growth | None:
