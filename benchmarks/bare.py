@@ -11,7 +11,7 @@ CPU time of the thread counts, which other programs do not lengthen.
     python benchmarks/bare.py fit DIR
     python benchmarks/bare.py gains DIR
 
-`gains` records loops of PyTorch that have a cause and its remedy, in cells that also run bare, and
+`gains` runs loops of PyTorch that have a cause, and its remedy, bare and recorded in turn, and
 prints the gain that nbprof states beside the one that the remedy has by a clock, without a profiler.
 """
 
@@ -21,11 +21,11 @@ import argparse
 import gc
 import itertools
 import json
-import math
 import os
 import re
 import statistics
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -40,11 +40,13 @@ import numpy as np
 
 import nbprof
 from nbprof.activity.activity import TORCH_ANNOTATION, TORCH_CALL, TORCH_OP
+from nbprof.analysis.steps.bare import BareSteps
 
 Run = Callable[[Iterable[int]], None]
 """Runs a step for each of the items and returns when the GPU is done with them."""
 Way = Callable[[], AbstractContextManager[Any]]
-WARM, FIRST_TURNS, ROUNDS = 3, 5, 3
+WARM, FIRST_TURNS = 3, 5
+ROUNDS, STEPS = 2, 40
 
 
 @dataclass(frozen=True)
@@ -618,13 +620,6 @@ def pairs() -> dict[str, tuple[str, Run, Run]]:
     def python() -> None:
         sum(i * i for i in range(60_000))
 
-    def sleeps() -> None:
-        time.sleep(0.004)
-
-    def augments() -> None:
-        for _ in range(200):
-            torch.rand(8).sort()
-
     class Items(torch.utils.data.Dataset[Any]):
         def __init__(self, prepared: bool) -> None:
             self.prepared = prepared
@@ -677,21 +672,12 @@ def pairs() -> dict[str, tuple[str, Run, Run]]:
             training(40, 32, fused, beside=python),
             training(40, 32, fused),
         ),
-        "waits": ("host_waits", training(12, 128, fused, beside=sleeps), training(12, 128, fused)),
-        "waits, many ops": (
-            "host_waits",
-            training(40, 32, fused, beside=sleeps),
-            training(40, 32, fused),
-        ),
         "DataLoader": ("loader_in_process", loaded(prepared=False), loaded(prepared=True)),
     }
 
 
 def gains(folder: Path, only: str) -> None:
-    """Prints the gain that is stated as a share of the bare step beside the measured one.
-
-    Shares, as other programs on the machine lengthen all steps alike.
-    """
+    """Prints the gain that is stated, as a share of the bare step, beside the measured one."""
     out = []
     for name, (rule, slow, fast) in pairs().items():
         if not re.search(only, name):
@@ -715,25 +701,43 @@ def gains(folder: Path, only: str) -> None:
 
 
 def one_round(rule: str, slow: Run, fast: Run) -> dict[str, Any]:
-    """Shares of the step: what the remedy saves by a clock, and what is stated of the bare step."""
-    between = {run: turn(run, 60)["median_between_ms"] for run in (slow, fast)}
+    """Shares of the step: what the remedy saves by a clock, and what is stated of the bare step.
+
+    Without a GPU the clock is the CPU time of the thread, which other programs do not lengthen.
+    """
+    import torch
+
+    clock = "ms" if torch.cuda.is_available() else "cpu_ms"
+    bare = turn(slow, STEPS)[clock]
+    saved = bare - turn(fast, STEPS)[clock]
     gc.collect()
-    with nbprof.profile(steps="60:100", save=False) as p:
-        slow(range(140))
-    overview = p.overview
+    slow(range(WARM))
+    place = tempfile.mkdtemp()
+    with nbprof.profile(logdir=place):
+        began = time.thread_time(), time.perf_counter()
+        slow(range(STEPS))
+        took = time.thread_time() - began[0], time.perf_counter() - began[1]
+    recorded = 1000 * took[clock == "ms"] / STEPS
+    # Of a fresh profile, whose frames are not computed yet.
+    p = nbprof.load(place)
+    step_ms = float(p.steps.summary["mean_ms"].iloc[0])
+    scale = step_ms / recorded
+    vars(p.run)["bare_steps"] = BareSteps(
+        steps=STEPS,
+        median_ms=bare * scale,
+        low_ms=bare * scale,
+        high_ms=bare * scale,
+        recorded_ms=step_ms,
+        is_comparable=True,
+    )
     rows = p.advice[p.advice["rule"] == rule].to_dict("records")
-    bare, stated = overview["bare_step_time_ms"], None
-    if rows and not math.isnan(rows[0]["gain_of_ms"]):
-        stated = rows[0]["gain_ms_per_step"] / bare
+    stated = rows[0]["gain_ms_per_step"] / bare / scale if rows else None
     return {
-        "slow_ms": between[slow],
-        "fast_ms": between[fast],
-        "measured": 1 - between[fast] / between[slow],
         "bare": bare,
-        "slowdown": overview["recording_slowdown"],
-        "recorded_ms": overview["step_time_ms"],
+        "slowdown": recorded / bare,
+        "measured": saved / bare,
         "stated": stated,
-        "reason": overview["bare_step_time_reason"] or overview["bare_parts_reason"],
+        "reason": p.overview["bare_parts_reason"],
         "rules": p.advice["rule"].tolist(),
         "parts": p.steps.bare.to_dict("records"),
     }

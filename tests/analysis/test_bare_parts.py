@@ -101,11 +101,11 @@ def test_what_a_bare_step_consists_of_is_unknown(steps, reason):
 # Of PyTorch 2.11 on an H200: recorded parts, what recording costs in them, the bare step, and of
 # AdamW with a loop over parameters what its `step` takes.
 _LOOP = categories(device_compute=1.075, host_compute=12.465, kernel_launch=5.338, other=7.260)
-_LOOP_COST = categories(device_compute=93, host_compute=2253, kernel_launch=897, other=355)
+_LOOP_COST = categories(device_compute=93, host_compute=2532, kernel_launch=448, other=525)
 _VIEWS = categories(
     device_compute=0.001, host_compute=1.705, kernel_launch=0.051, input=0.050, other=0.651
 )
-_VIEWS_COST = categories(host_compute=1002, kernel_launch=1.5, input=2.5, other=208)
+_VIEWS_COST = categories(host_compute=902, kernel_launch=1, input=1, other=310)
 
 
 def test_the_gain_of_an_optimizer_as_measured_on_a_gpu():
@@ -239,3 +239,44 @@ def test_the_profilers_own_work_is_no_work_of_the_program(tmp_path):
         p.overview["checks"].set_index("check")["percent"]["all_others"] for p in (without, there)
     ]
     assert unexplained[0] - unexplained[1] == pytest.approx(60.0)
+
+
+_LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+
+
+def slowed(folder, cost_us):
+    """Steps that wait 2 ms for a batch, then run 150 ops of 8 µs, 1 µs apart, and 4 of 600 µs;
+    recording adds a cost to each of them, 60 % of it before the op, and five times that to the
+    wait.
+    """
+    k, now = kineto.Kineto(), 0.0
+    bare_ms = (2000 + 150 * 9 + 4 * 600 + 4) / 1000
+    lengths = []
+    for i in range(12):
+        begin = now
+        k.note(_LOADER, now + 3 * cost_us, 2000 + 2 * cost_us)
+        now += 2000 + 5 * cost_us
+        for length in [8] * 150 + [600] * 4:
+            k.op("aten::mul", now + 1 + 0.6 * cost_us, length + 0.4 * cost_us)
+            now += 1 + length + cost_us
+        k.step(i, begin, now - begin)
+        lengths.append((now - begin) / 1000)
+    (folder / "host.pt.trace.json").write_bytes(k.encode())
+    times = step_times([*noisy(bare_ms, 40), *lengths], (40, 52))
+    info = CaptureInfo(backend="torch", step_times=times.packed())
+    (folder / SIDECAR).write_text(json.dumps(info.to_dict()))
+    return nbprof.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("cost_us", "share"), [(0.5, 0.01), (5.0, 0.05), (20.0, 0.15), (50.0, 0.4)]
+)
+def test_parts_of_steps_that_a_profiler_slows_by_a_known_time_an_op(tmp_path, cost_us, share):
+    p = slowed(tmp_path, cost_us)
+    frame = p.steps.bare.set_index("category")
+    assert p.overview["bare_step_time_ms"] == pytest.approx(5.754, rel=0.005)
+    assert frame.loc["input", "bare_ms"] == pytest.approx(2.0, rel=0.05)
+    assert frame.loc["host_compute", "bare_ms"] == pytest.approx(3.6, rel=share)
+    # As recorded it is worse.
+    recorded = frame.loc["host_compute", "recorded_ms"]
+    assert abs(frame.loc["host_compute", "bare_ms"] - 3.6) < recorded - 3.6 + 0.02

@@ -408,8 +408,7 @@ def test_an_optimizer_that_goes_through_its_parameters_on_the_cpu(tmp_path, ops,
     if expected:
         row = p.advice.set_index("rule").loc["optimizer_loop"]
         assert "calls **60** ops" in row["evidence"]
-        # A fused one does the work of these ops in about a third of their time.
-        assert row["gain_ms_per_step"] == pytest.approx(0.7 - 0.35 * 60 * 0.005)
+        assert row["gain_ms_per_step"] == pytest.approx(0.65 * 0.7), "a fused one takes 35 %"
         assert row["title"] == "Use a fused optimizer"
         assert "Adam(params, lr, fused=True)" in row["fix"]
 

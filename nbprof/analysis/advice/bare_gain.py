@@ -14,7 +14,9 @@ _NOTED = 1.1
 _OF_STEP = "of step time"
 
 
-def in_bare_time(finding: Finding, found: Found, rule: AdviceRule, facts: Facts) -> Finding | None:
+def in_bare_time(
+    finding: Finding, figures: Found, rule: AdviceRule, facts: Facts
+) -> Finding | None:
     """The finding with its gain as a part of the bare step; None if that proves it to be too small.
 
     Its evidence keeps the recorded times, and says that it does.
@@ -22,7 +24,7 @@ def in_bare_time(finding: Finding, found: Found, rule: AdviceRule, facts: Facts)
     parts = facts.evidence.bare
     if not parts.bare or math.isnan(finding.gain_ms_per_step) or OUTSIDE in rule.saves:
         return finding
-    gain, at_most = _gain(finding.gain_ms_per_step, found, rule, parts)
+    gain, at_most = _gain(finding.gain_ms_per_step, figures, rule, parts)
     step_ms = parts.step_ms
     severity = _severity(finding, 100 * gain / step_ms, rule, facts)
     if not severity:
@@ -42,8 +44,8 @@ def in_bare_time(finding: Finding, found: Found, rule: AdviceRule, facts: Facts)
     )
 
 
-def _gain(ms: float, found: Found, rule: AdviceRule, parts: BareParts) -> tuple[float, float]:
-    """What is left of a recorded gain, and the most that it can be."""
+def _gain(ms: float, figures: Found, rule: AdviceRule, parts: BareParts) -> tuple[float, float]:
+    """The bare part of a recorded gain, and its upper bound."""
     categories = rule.saved_categories
     if not categories:
         return ms, parts.step_ms
@@ -51,8 +53,8 @@ def _gain(ms: float, found: Found, rule: AdviceRule, parts: BareParts) -> tuple[
         # Without a device its work is that of the host.
         categories = ("host_compute",)
     at_most = sum(parts.bare[category] for category in categories)
-    if not math.isnan(found.recording_cost):
-        return parts.of_events(ms, found.recording_cost), at_most
+    if not math.isnan(figures.recording_cost):
+        return parts.of_events(ms, figures.recording_cost), at_most
     return parts.of_categories(ms, *categories), at_most
 
 

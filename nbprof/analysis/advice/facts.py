@@ -359,8 +359,8 @@ class Facts:
         """Share of step time without any event: `other` without waits of the host for a device, and
         without the profiler's own work.
         """
-        known = self.evidence.waiting_percent + self.evidence.overhead_percent
-        return max(0.0, self.percent["other"] - known)
+        explained = self.evidence.waiting_percent + self.evidence.overhead_percent
+        return max(0.0, self.percent["other"] - explained)
 
 
 def named(kernels: pd.DataFrame, pattern: re.Pattern[str], *, hit: bool = True) -> pd.DataFrame:

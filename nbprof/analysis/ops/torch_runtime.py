@@ -48,8 +48,8 @@ class Runtime:
     the most time, ms per step in its
         `step`, those of them in which the device stands idle, and the kernels that it launches
         there a step; '' where none was recorded
-    optimizer_ops, optimizer_op_us, optimizer_op_ms : the ops that its `step` calls a step, the
-    median of how long they last, and the ms per step that they take; of programs on the CPU
+    optimizer_ops, optimizer_op_us : the ops that its `step` calls a step, and the median of how
+    long they last; of programs on the CPU
     optimizer_cost : what recording cost in its `step`, see `bare_parts.cost_of_events`
     pinned_ms : ms per step of copies to the device from pinned memory
     """
@@ -70,7 +70,6 @@ class Runtime:
     optimizer_idle_ms: float = 0.0
     optimizer_ops: float = 0.0
     optimizer_op_us: float = 0.0
-    optimizer_op_ms: float = 0.0
     optimizer_cost: float = 0.0
     pinned_ms: float = 0.0
 
@@ -172,10 +171,9 @@ def _optimizer(activity: Activity, used: pd.DataFrame, runtime: Runtime) -> None
         ops = activity.torch_ops.frame()
         called = ops[ops["parent"].isin(np.flatnonzero(ops["event"].isin(host_spans["event"])))]
         runtime.optimizer_ops = len(called) / len(used)
-        if len(called):
-            duration = called["end"] - called["start"]
-            runtime.optimizer_op_us = float(duration.median()) / 1e6
-            runtime.optimizer_op_ms = float(duration.sum()) / 1e9 / len(used)
+        runtime.optimizer_op_us = (
+            float((called["end"] - called["start"]).median()) / 1e6 if len(called) else 0.0
+        )
         return
     kinds = [activity.texts.codes.get(kind, -1) for kind in ("launch", "graph")]
     launches = activity.calls.take(np.isin(activity.calls.kind, kinds))

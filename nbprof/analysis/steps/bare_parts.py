@@ -1,4 +1,4 @@
-"""What a step consists of without a profiler, from its recorded parts and its bare time.
+"""The parts of a step without a profiler, from its recorded parts and its bare time.
 
 Recording makes no kernel and no copy longer, only the host, by about the same time for every event
 that it records. So the device keeps its time, and what recording cost, the difference of a recorded
@@ -39,8 +39,10 @@ _COST = {TORCH_OP: 1.0, TORCH_CALL: 3.0, TORCH_ANNOTATION: 5.0}
 """What recording an event costs, as a multiple of an op. Calls into CUDA are recorded twice, and a
 range is entered and left in Python.
 """
-_SPREAD = 6.0
+_SPREAD = 3.0
 """No part loses more than this times what its events cost on average, unless all parts do."""
+_BEFORE = 0.75
+"""Share of the cost of an event that falls before its begin: its inputs are written down first."""
 _UNEVEN = 0.1
 """By which share the mean of the recorded steps may differ from their median."""
 
@@ -60,8 +62,8 @@ class BareParts:
     reason : str
         Why the bare parts are unknown; empty where they are known.
     lost : float
-        The part of its time that a part of the host's time loses, up to `most` for each event.
-    most : float
+        The part of its time that a part of the host's time loses, up to `limit_ms` for each event.
+    limit_ms : float
         ms for an event of cost 1; infinite if all parts lose the same share.
     device : bool
         True if the program has a device.
@@ -71,7 +73,7 @@ class BareParts:
     bare: Mapping[str, float] = field(default_factory=dict)
     reason: str = ""
     lost: float = 0.0
-    most: float = math.inf
+    limit_ms: float = math.inf
     device: bool = False
 
     @property
@@ -89,7 +91,7 @@ class BareParts:
         return not self.device or category not in OF_DEVICE
 
     def of_categories(self, ms: float, *categories: str) -> float:
-        """What is left of a recorded time that is part of some categories."""
+        """The bare part of a recorded time within some categories."""
         recorded = sum(self.recorded[category] for category in categories)
         bare = sum(self.bare[category] for category in categories)
         if not recorded:
@@ -97,12 +99,12 @@ class BareParts:
         return min(ms * bare / recorded, bare)
 
     def of_events(self, ms: float, cost: float) -> float:
-        """What is left of a recorded time of the host, by the cost of the events in it."""
-        return ms - self.lost * _at_most(ms, self.most, cost)
+        """The bare part of a recorded time of the host, by the cost of the events in it."""
+        return ms - self.lost * _at_most(ms, self.limit_ms, cost)
 
 
-def _at_most(ms: float, most: float, cost: float) -> float:
-    return ms if math.isinf(most) else min(ms, most * cost)
+def _at_most(ms: float, limit_ms: float, cost: float) -> float:
+    return ms if math.isinf(limit_ms) else min(ms, limit_ms * cost)
 
 
 def parts(
@@ -120,31 +122,31 @@ def parts(
     device : bool
         True if the program has a device.
     """
-    known = {c: 0.0 if math.isnan(ms) else ms for c, ms in recorded.items()}
-    total = sum(known.values())
+    recorded = {c: 0.0 if math.isnan(ms) else ms for c, ms in recorded.items()}
+    total = sum(recorded.values())
     reason = measured.reason or _not_comparable(measured, total)
     if reason:
-        return BareParts(known, reason=reason)
-    kept_share = measured.median_ms / total
-    if kept_share >= 1:
+        return BareParts(recorded, reason=reason)
+    ratio = measured.median_ms / total
+    if ratio >= 1:
         # Recording costs nothing that can be measured.
-        same = {category: ms * kept_share for category, ms in known.items()}
-        return BareParts(known, same, lost=1 - kept_share, device=device)
-    kept = {c: known[c] for c in OF_DEVICE} if device else {}
-    host = {c: ms for c, ms in known.items() if c not in kept}
-    on_device, on_host = sum(kept.values()), sum(host.values())
+        same = {category: ms * ratio for category, ms in recorded.items()}
+        return BareParts(recorded, same, lost=1 - ratio, device=device)
+    device_times = {c: recorded[c] for c in OF_DEVICE} if device else {}
+    host = {c: ms for c, ms in recorded.items() if c not in device_times}
+    on_device, on_host = sum(device_times.values()), sum(host.values())
     left = measured.median_ms - on_device
     if left <= 0 or not on_host:
-        # The device works throughout, but for the spread of its own clock.
-        kept = {c: ms * measured.median_ms / on_device for c, ms in kept.items()}
-        bare = {c: kept.get(c, 0.0) for c in known}
-        return BareParts(known, bare, lost=1.0, device=device)
-    lost, most = _loss(host, cost, on_host - left)
+        # The device works throughout.
+        device_times = {c: ms * measured.median_ms / on_device for c, ms in device_times.items()}
+        bare = {c: device_times.get(c, 0.0) for c in recorded}
+        return BareParts(recorded, bare, lost=1.0, device=device)
+    lost, limit_ms = _loss(host, cost, on_host - left)
     bare = {
-        c: ms - lost * _at_most(ms, most, cost.get(c, 0.0)) if c in host else ms
-        for c, ms in known.items()
+        c: ms - lost * _at_most(ms, limit_ms, cost.get(c, 0.0)) if c in host else ms
+        for c, ms in recorded.items()
     }
-    return BareParts(known, bare, lost=lost, most=most, device=device)
+    return BareParts(recorded, bare, lost=lost, limit_ms=limit_ms, device=device)
 
 
 def _not_comparable(measured: BareSteps, recorded_ms: float) -> str:
@@ -164,20 +166,20 @@ def _loss(
     total_cost = sum(cost.get(category, 0.0) for category in host)
     on_host = sum(host.values())
     if total_cost:
-        most = _SPREAD * excess_ms / total_cost
-        while most * total_cost < on_host * len(host) * _SPREAD:
-            covered = sum(min(ms, most * cost.get(c, 0.0)) for c, ms in host.items())
+        limit_ms = _SPREAD * excess_ms / total_cost
+        while limit_ms * total_cost < on_host * len(host) * _SPREAD:
+            covered = sum(min(ms, limit_ms * cost.get(c, 0.0)) for c, ms in host.items())
             if covered >= excess_ms:
-                return excess_ms / covered, most
-            most *= 2
+                return excess_ms / covered, limit_ms
+            limit_ms *= 2
     return excess_ms / on_host, math.inf
 
 
 def cost_of_events(activity: Activity, trace: Trace, steps: pd.DataFrame) -> dict[str, float]:
-    """What recording costs per step by the category in whose time it falls, in units of an op.
+    """The cost of recording per step and category, in units of an op.
 
-    Half of it falls before the begin of an event, and half into it. What falls into a time in which
-    the device works makes no step longer, so it counts for the device.
+    Most of it falls before the begin of an event. What falls into a time in which the device works
+    makes no step longer, so it counts for the device.
     """
     used = counted(steps)
     if len(activity.hosts) != 1 or not len(used):
@@ -188,9 +190,8 @@ def cost_of_events(activity: Activity, trace: Trace, steps: pd.DataFrame) -> dic
     work = activity.work
     layers = sweep.layers_of(work.start, work.end, work.cls)
     totals = np.zeros(len(CATEGORIES))
-    for time in (start - 1, start):
-        number = _category_at(time, layers)
-        totals += np.bincount(number, cost / 2, len(CATEGORIES))
+    for time, share in ((start - 1, _BEFORE), (start, 1 - _BEFORE)):
+        totals += np.bincount(_category_at(time, layers), cost * share, len(CATEGORIES))
     return dict(zip(CATEGORIES, (totals / len(used)).tolist(), strict=True))
 
 
@@ -217,10 +218,10 @@ def _category_at(time: Int64s, layers: Mapping[int, Intervals]) -> Int64s:
 
 
 def cost_within(activity: Activity, spans: Intervals) -> float:
-    """What recording the events of PyTorch that begin in some spans costs, in units of an op."""
+    """The cost of recording the events of PyTorch that begin in some spans, in units of an op."""
     ops = activity.torch_ops
-    inside = spans.index_at(ops.start) >= 0
-    return float(np.array([_COST[kind] for kind in sorted(_COST)])[ops.kind[inside]].sum())
+    rows = spans.index_at(ops.start) >= 0
+    return float(np.array([_COST[kind] for kind in sorted(_COST)])[ops.kind[rows]].sum())
 
 
 def frame(parts: BareParts, recorded: Set[str]) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""What recording cost: measured by the steps without a profiler, or what the profiler states."""
+"""The cost of recording: measured with bare steps, or as the profiler states it."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ def recorded(activity: Activity, steps: pd.DataFrame) -> Recorded | None:
 
 def mean(values: list[Recorded | None]) -> Recorded | None:
     """The mean of hosts that have such events."""
-    known = [value for value in values if value is not None]
-    if not known:
+    recorded_values = [value for value in values if value is not None]
+    if not recorded_values:
         return None
-    ms, percent = np.mean(known, axis=0).tolist()
+    ms, percent = np.mean(recorded_values, axis=0).tolist()
     return ms, percent
 
 
-def overview(bare: BareSteps, stated: Recorded | None, *, has_steps: bool) -> dict[str, Any]:
+def overview(bare: BareSteps, of_events: Recorded | None, *, has_steps: bool) -> dict[str, Any]:
     """The keys of `p.overview`: ms per step, and where they come from, or why there are none."""
     ms, source = None, _UNKNOWN if has_steps else "no steps were recorded"
     if bare.slowdown is not None:
         ms, source = bare.recorded_ms - bare.median_ms, _MEASURED
-    elif stated is not None:
-        ms, source = stated[0], _STATED
+    elif of_events is not None:
+        ms, source = of_events[0], _STATED
     return {"recording_overhead_ms": ms, "recording_overhead_source": source}

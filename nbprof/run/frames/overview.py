@@ -101,8 +101,7 @@ class OverviewFrames(OpFrames, MemoryFrames, CodeFrames):
     @property
     def _overhead_percent(self) -> float:
         """Percent of the steps in which nothing but the profiler's own work was recorded."""
-        stated = self._recorded_overhead
-        return 0.0 if stated is None else stated[1]
+        return self._recorded_overhead[1] if self._recorded_overhead else 0.0
 
     @cached
     def _breakdown_as_recorded(self) -> Breakdown:

@@ -172,7 +172,7 @@ class StepFrames(Recording):
 
     @cached
     def bare_parts(self) -> bare_parts.BareParts:
-        """What a step without a profiler consists of."""
+        """The parts of a step without a profiler."""
         if self.bare_steps.slowdown is None or self.parts is not None:
             reason = self.bare_steps.reason or "what recording cost is unknown"
             return bare_parts.BareParts(reason=reason)
@@ -189,8 +189,8 @@ class StepFrames(Recording):
     @cached
     def bare_parts_frame(self) -> pd.DataFrame:
         """The same as a frame, in which categories that were not recorded are NA."""
-        known = self.steps_summary.set_index("category")["percent"].notna()
-        return bare_parts.frame(self.bare_parts, {c for c in CATEGORIES if known.get(c, False)})
+        percents = self.steps_summary.set_index("category")["percent"].dropna()
+        return bare_parts.frame(self.bare_parts, set(percents.index))
 
     @property
     def _device_ms(self) -> float:

@@ -36,7 +36,7 @@ class BareTime(Part):
 
 
 class Bare(Part):
-    """What a step without a profiler consists of."""
+    """The parts of a step without a profiler."""
 
     step_ms: float
     categories: list[BareTime]

@@ -154,7 +154,7 @@ class Steps(Framed):
 
     @property
     def bare(self) -> pd.DataFrame:
-        """What a step consists of without a profiler: one row per category, and `step_time` first;
+        """The parts of a step without a profiler: one row per category, and `step_time` first;
         empty where `recording_slowdown` of `p.overview` is None, for the reason in
         `bare_parts_reason`.
 
