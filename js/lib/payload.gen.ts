@@ -196,7 +196,7 @@ export interface HostPart {
   percent: number;
 }
 
-/** What a step without a profiler consists of. See nbprof.tools.overview.parts. */
+/** The parts of a step without a profiler. See nbprof.tools.overview.parts. */
 export interface Bare {
   step_ms: number;
   categories: BareTime[];

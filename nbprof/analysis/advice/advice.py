@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 
 from nbprof.analysis.advice import (
-    bare_gain,
     code,
     device,
     hlo,
@@ -192,7 +191,12 @@ def _ask_rule(rule: AdviceRule, facts: Facts) -> Finding | None:
     figures = rule.ask(facts)
     if figures is None:
         return None
-    finding = bare_gain.in_bare_time(rule.finding(figures, facts.unit), figures, rule, facts)
+    finding: Finding | None = rule.finding(figures, facts.unit)
+    if finding is not None and facts.evidence.bare.bare:
+        # Imported late, as few profiles have steps without the profiler.
+        from nbprof.analysis.advice import bare_gain
+
+        finding = bare_gain.in_bare_time(finding, figures, rule, facts)
     if finding is None:
         return None
     is_bare = not np.isnan(finding.gain_of_ms) and not np.isnan(figures.recording_cost)

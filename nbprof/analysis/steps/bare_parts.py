@@ -232,13 +232,8 @@ def frame(parts: BareParts, recorded: Set[str]) -> pd.DataFrame:
     ms = {"recorded_ms": parts.recorded, "bare_ms": parts.bare}
     columns: dict[str, object] = {"category": names}
     for name, by_category in ms.items():
-        of_categories = [
-            by_category[c] if c in recorded or by_category[c] else math.nan for c in CATEGORIES
-        ]
+        of_categories = [by_category[c] if c in recorded else math.nan for c in CATEGORIES]
         columns[name] = np.array([sum(by_category.values()), *of_categories])
     columns["bare_percent"] = 100 * np.asarray(columns["bare_ms"]) / parts.step_ms
-    known = np.isfinite(np.asarray(columns["bare_ms"]))
-    columns["estimated"] = known & [
-        name in CATEGORIES and parts.is_estimate(name) for name in names
-    ]
+    columns["estimated"] = [name in recorded and parts.is_estimate(name) for name in names]
     return frames.build("steps.bare", columns, list(columns))

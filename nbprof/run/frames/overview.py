@@ -16,7 +16,7 @@ from nbprof.analysis.advice import programs as advice_programs
 from nbprof.analysis.ascend import verdict as ascend_verdict
 from nbprof.analysis.device_time import use as device_use
 from nbprof.analysis.input import input_pipeline
-from nbprof.analysis.steps import overhead, steps, tpu_cores
+from nbprof.analysis.steps import bare, steps, tpu_cores
 from nbprof.analysis.verdict import Breakdown, verdict
 from nbprof.core.sidecar import ALLOCATIONS_NOT_RECORDED
 from nbprof.frameworks.register import JAX, PYTORCH
@@ -93,10 +93,10 @@ class OverviewFrames(OpFrames, MemoryFrames, CodeFrames):
             cpu=cpu.split(self._cpu_totals),
         )
 
-    @frame(combine=by(overhead.mean))
-    def _recorded_overhead(self) -> overhead.Recorded | None:
+    @frame(combine=by(bare.mean_overhead))
+    def _recorded_overhead(self) -> bare.Overhead | None:
         """What the profiler recorded of its own work in the counted steps."""
-        return overhead.recorded(self.activity, self._steps_and_busy[0])
+        return bare.stated_overhead(self.activity, self._steps_and_busy[0])
 
     @property
     def _overhead_percent(self) -> float:
@@ -210,7 +210,7 @@ class OverviewFrames(OpFrames, MemoryFrames, CodeFrames):
         answer = of_files | self._verdict_as_recorded() | self.bare_steps.to_dict()
         answer["bare_parts_reason"] = self.bare_parts.reason
         has_steps = len(self._steps_and_busy[0]) > 0
-        answer |= overhead.overview(self.bare_steps, self._recorded_overhead, has_steps=has_steps)
+        answer |= bare.overhead(self.bare_steps, self._recorded_overhead, has_steps=has_steps)
         answer["host_parts"] = self.host_parts
         capture = self.capture
         if capture is not None and capture.framework:
