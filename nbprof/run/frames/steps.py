@@ -190,7 +190,7 @@ class StepFrames(Recording):
     def bare_parts_frame(self) -> pd.DataFrame:
         """The same as a frame, in which categories that were not recorded are NA."""
         percents = self.steps_summary.set_index("category")["percent"].dropna()
-        return bare_parts.frame(self.bare_parts, set(percents.index))
+        return bare_parts.frame(self.bare_parts, set(CATEGORIES) & set(percents.index))
 
     @property
     def _device_ms(self) -> float:
