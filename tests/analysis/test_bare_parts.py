@@ -9,7 +9,7 @@ import pytest
 
 import nbprof
 from nbprof.activity.activity import CATEGORIES
-from nbprof.analysis.steps import bare_parts
+from nbprof.analysis.steps import bare, bare_parts
 from nbprof.analysis.steps.bare import BareSteps
 from nbprof.core.sidecar import SIDECAR
 from nbprof.sources.recording import CaptureInfo
@@ -156,10 +156,10 @@ def test_gains_are_parts_of_the_bare_step(tmp_path):
     assert row["gain_ms_per_step"] <= frame.loc["host_compute", "bare_ms"]
     assert row["evidence"].endswith("Times are as recorded, where a step takes **1.00 ms**.")
     assert gain_unit(p.overview, row.to_dict()).per == "of 0.40 ms per step without recording"
-    bare = p.payload().overview.bare
-    assert bare.step_ms == pytest.approx(p.overview["bare_step_time_ms"])
-    assert sum(part.ms for part in bare.categories) == pytest.approx(bare.step_ms)
-    assert "without recording" in p.payload().overview.bare.note.lower()
+    part = p.payload().overview.bare
+    assert part.step_ms == pytest.approx(p.overview["bare_step_time_ms"])
+    assert sum(time.ms for time in part.categories) == pytest.approx(part.step_ms)
+    assert part.note.startswith("Without recording, a step takes 0.40 ms: measured.")
 
 
 def test_without_bare_steps_gains_are_recorded_time(tmp_path):
@@ -215,6 +215,20 @@ def test_what_recording_cost_is_unknown(tmp_path):
     overview = kineto.profile(tmp_path, k).overview
     assert overview["recording_overhead_ms"] is None
     assert "no overhead events" in overview["recording_overhead_source"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "ms", "source"),
+    [
+        (measured(8.0, 10.0), 2.0, "measured"),
+        (measured(10.2, 10.0), None, "took as long"),
+        (measured(8.0, 10.0, is_comparable=False), None, "cannot be compared"),
+    ],
+)
+def test_what_recording_cost_follows_only_from_steps_that_can_be_compared(steps, ms, source):
+    answer = bare.overhead(steps, None, has_steps=True)
+    assert answer["recording_overhead_ms"] == ms
+    assert source in answer["recording_overhead_source"]
 
 
 def test_the_profilers_own_work_is_no_work_of_the_program(tmp_path):

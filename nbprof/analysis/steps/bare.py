@@ -52,7 +52,7 @@ in which nothing else was recorded.
 """
 _MEASURED = "measured: the same cell ran steps without the profiler"
 _STATED = "estimate, a lower bound: the profiler's own overhead events in the file"
-_UNKNOWN = "the file has no overhead events, and no steps ran without the profiler"
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -310,11 +310,14 @@ def mean_overhead(values: list[Overhead | None]) -> Overhead | None:
 
 def overhead(bare: BareSteps, stated: Overhead | None, *, has_steps: bool) -> dict[str, Any]:
     """The keys of `p.overview`: ms per step, and where they come from, or why there are none."""
-    ms, source = None, _UNKNOWN if has_steps else "no steps were recorded"
-    if bare.slowdown is not None:
+    ms, source = None, "no steps were recorded"
+    if bare.slowdown is not None and bare.slowdown >= 1:
         ms, source = bare.recorded_ms - bare.median_ms, _MEASURED
     elif stated is not None:
         ms, source = stated[0], _STATED
+    elif has_steps:
+        reason = bare.reason or "steps without the profiler took as long, or cannot be compared"
+        source = f"the file has no overhead events, and {reason}"
     return {"recording_overhead_ms": ms, "recording_overhead_source": source}
 
 
