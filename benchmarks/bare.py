@@ -9,6 +9,10 @@ CPU time of the thread counts, which other programs do not lengthen.
     python benchmarks/bare.py torch DIR
     python benchmarks/bare.py jax DIR
     python benchmarks/bare.py fit DIR
+    python benchmarks/bare.py gains DIR
+
+`gains` runs loops of PyTorch that have a cause, and its remedy, bare and recorded in turn, and
+prints the gain that nbprof states beside the one that the remedy has by a clock, without a profiler.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import os
 import re
 import statistics
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -35,11 +40,13 @@ import numpy as np
 
 import nbprof
 from nbprof.activity.activity import TORCH_ANNOTATION, TORCH_CALL, TORCH_OP
+from nbprof.analysis.steps.bare import BareSteps
 
 Run = Callable[[Iterable[int]], None]
 """Runs a step for each of the items and returns when the GPU is done with them."""
 Way = Callable[[], AbstractContextManager[Any]]
 WARM, FIRST_TURNS = 3, 5
+ROUNDS, STEPS = 2, 40
 
 
 @dataclass(frozen=True)
@@ -569,11 +576,181 @@ def fit(folder: Path) -> None:
             )
 
 
+def pairs() -> dict[str, tuple[str, Run, Run]]:
+    """By name: the rule that finds the cause, the loop with it, and the loop with the remedy."""
+    import torch
+    from torch import nn
+    from torch.nn import functional
+
+    on_gpu = torch.cuda.is_available()
+    device = "cuda" if on_gpu else "cpu"
+    wait = torch.cuda.synchronize if on_gpu else lambda: None
+
+    def training(
+        layers: int,
+        width: int,
+        optimizer: Callable[[Any], torch.optim.Optimizer],
+        *,
+        batch: int = 128,
+        beside: Callable[[], Any] = lambda: None,
+    ) -> Run:
+        torch.manual_seed(0)
+        parts = [part for _ in range(layers) for part in (nn.Linear(width, width), nn.GELU())]
+        model = nn.Sequential(*parts, nn.Linear(width, 10)).to(device)
+        update = optimizer(model.parameters())
+        x = torch.randn(batch, width, device=device)
+        y = torch.randint(0, 10, (batch,), device=device)
+
+        def run(items: Iterable[int]) -> None:
+            for _ in items:
+                beside()
+                update.zero_grad()
+                functional.cross_entropy(model(x), y).backward()
+                update.step()
+            wait()
+
+        return run
+
+    def adamw(**options: Any) -> Callable[[Any], torch.optim.Optimizer]:
+        return lambda parameters: torch.optim.AdamW(parameters, **options)
+
+    def sgd(**options: Any) -> Callable[[Any], torch.optim.Optimizer]:
+        return lambda parameters: torch.optim.SGD(parameters, lr=1e-3, momentum=0.9, **options)
+
+    def python() -> None:
+        sum(i * i for i in range(60_000))
+
+    class Items(torch.utils.data.Dataset[Any]):
+        def __init__(self, prepared: bool) -> None:
+            self.prepared = prepared
+            self.x = torch.randn(1024, 128)
+
+        def __len__(self) -> int:
+            return 10**6
+
+        def __getitem__(self, index: int) -> Any:
+            x = self.x[index % 1024]
+            if not self.prepared:
+                for _ in range(10):
+                    x = x * 0.999
+            return x, index % 10
+
+    def loaded(prepared: bool) -> Run:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(128, 256), nn.GELU(), nn.Linear(256, 10)).to(device)
+        update = torch.optim.AdamW(model.parameters(), fused=True)
+        loader = torch.utils.data.DataLoader(Items(prepared), batch_size=64)
+        batch = next(iter(loader))
+
+        def run(items: Iterable[int]) -> None:
+            batches = itertools.repeat(batch) if prepared else loader
+            for _, (x, y) in zip(items, batches, strict=False):
+                update.zero_grad()
+                functional.cross_entropy(model(x.to(device)), y.to(device)).backward()
+                update.step()
+            wait()
+
+        return run
+
+    fused, loop = adamw(fused=True), adamw(foreach=False)
+    return {
+        "AdamW, 24 of 256": ("optimizer_loop", training(24, 256, loop), training(24, 256, fused)),
+        "AdamW, 24 of 64": ("optimizer_loop", training(24, 64, loop), training(24, 64, fused)),
+        "AdamW, 12 of 512": ("optimizer_loop", training(12, 512, loop), training(12, 512, fused)),
+        "SGD, 40 of 64": (
+            "optimizer_loop",
+            training(40, 64, sgd(foreach=False)),
+            training(40, 64, sgd(fused=True)),
+        ),
+        "Python": (
+            "python_code",
+            training(12, 128, fused, beside=python),
+            training(12, 128, fused),
+        ),
+        "Python, many ops": (
+            "python_code",
+            training(40, 32, fused, beside=python),
+            training(40, 32, fused),
+        ),
+        "DataLoader": ("loader_in_process", loaded(prepared=False), loaded(prepared=True)),
+    }
+
+
+def gains(folder: Path, only: str) -> None:
+    """Prints the gain that is stated, as a share of the bare step, beside the measured one."""
+    out = []
+    for name, (rule, slow, fast) in pairs().items():
+        if not re.search(only, name):
+            continue
+        for run in (slow, fast):
+            run(range(10))
+        rounds = [one_round(rule, slow, fast) for _ in range(ROUNDS)]
+        out.append({"name": name, "rule": rule, "rounds": rounds})
+        middle = {
+            key: statistics.median(values)
+            for key in ("bare", "slowdown", "measured", "stated", "as recorded")
+            if (values := [each[key] for each in rounds if each[key] is not None])
+        }
+        shares = ", ".join(f"{key} {value:5.2f}" for key, value in middle.items())
+        print(f"{name:20} {rule:18} {shares}", flush=True)
+        for each in rounds:
+            if each["reason"] or each["stated"] is None:
+                print("   ", each["reason"] or f"silent; found {each['rules']}", flush=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "gains.json").write_text(json.dumps(out, default=str))
+
+
+def one_round(rule: str, slow: Run, fast: Run) -> dict[str, Any]:
+    """Shares of the step: what the remedy saves by a clock, and what is stated of the bare step.
+
+    Without a GPU the clock is the CPU time of the thread, which other programs do not lengthen.
+    """
+    import torch
+
+    clock = "ms" if torch.cuda.is_available() else "cpu_ms"
+    bare = turn(slow, STEPS)[clock]
+    saved = bare - turn(fast, STEPS)[clock]
+    gc.collect()
+    slow(range(WARM))
+    place = tempfile.mkdtemp()
+    with nbprof.profile(logdir=place):
+        began = time.thread_time(), time.perf_counter()
+        slow(range(STEPS))
+        took = time.thread_time() - began[0], time.perf_counter() - began[1]
+    recorded = 1000 * took[clock == "ms"] / STEPS
+    p, as_recorded = nbprof.load(place), nbprof.load(place)
+    step_ms = float(p.steps.summary["mean_ms"].iloc[0])
+    scale = step_ms / recorded
+    vars(p.run)["bare_steps"] = BareSteps(
+        steps=STEPS,
+        median_ms=bare * scale,
+        low_ms=bare * scale,
+        high_ms=bare * scale,
+        recorded_ms=step_ms,
+        is_comparable=True,
+    )
+    shares = []
+    for profile in (p, as_recorded):
+        gain = profile.advice.set_index("rule")["gain_ms_per_step"].get(rule)
+        shares.append(None if gain is None else float(gain) / bare / scale)
+    stated, stated_as_recorded = shares
+    return {
+        "bare": bare,
+        "slowdown": recorded / bare,
+        "measured": saved / bare,
+        "stated": stated,
+        "as recorded": stated_as_recorded,
+        "reason": p.overview["bare_parts_reason"],
+        "rules": p.advice["rule"].tolist(),
+        "parts": p.steps.bare.to_dict("records"),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["torch", "jax", "fit"])
+    parser.add_argument("what", choices=["torch", "jax", "fit", "gains"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", default="", help="pattern of the names of loops")
     parser.add_argument(
@@ -582,6 +759,9 @@ def main() -> None:
     given = parser.parse_args()
     if given.what == "fit":
         fit(given.folder)
+        return
+    if given.what == "gains":
+        gains(given.folder, given.only)
         return
     record(given.what, given.folder, given.only, trial=given.trial)
     # Threads of a framework may outlive the interpreter's end.

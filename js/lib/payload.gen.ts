@@ -128,6 +128,7 @@ export interface Overview {
   confidence: Confidence;
   figures: Figure[];
   host_parts: HostPart[];
+  bare: Bare | null;
   advice: Advice[];
   contention: string;
   probe: Probe | null;
@@ -191,6 +192,20 @@ export interface BarPart {
 export interface HostPart {
   category: CategoryKey;
   text: string;
+  ms: number;
+  percent: number;
+}
+
+/** The parts of a step without a profiler. See nbprof.tools.overview.parts. */
+export interface Bare {
+  step_ms: number;
+  categories: BareTime[];
+  note: string;
+}
+
+/** Time of a category in a step without a profiler. See nbprof.tools.overview.parts. */
+export interface BareTime {
+  category: CategoryKey;
   ms: number;
   percent: number;
 }

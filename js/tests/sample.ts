@@ -374,6 +374,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
       ],
       no_advice: "",
       host_parts: [],
+      bare: null,
       contention: "",
       probe: null,
       code: null,

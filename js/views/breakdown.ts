@@ -4,7 +4,7 @@ import { barOf, type Head, headCell, moreColumns } from "../lib/columns.js";
 import { type Child, h } from "../lib/dom.js";
 import { ms, num } from "../lib/format.js";
 import { categoryLabel, swatch } from "../lib/parts.js";
-import type { CategoryKey, HostPart } from "../lib/payload.js";
+import type { Bare, CategoryKey, HostPart } from "../lib/payload.js";
 import { capital, isWhole, STEP } from "../lib/unit.js";
 import type { Part, Statistics } from "./stepstats.js";
 
@@ -78,23 +78,36 @@ export function breakdownTable(
   head: Heads,
   unit = STEP,
   host: readonly HostPart[] = [],
+  bare: Bare | null = null,
 ): HTMLElement {
   const digits = head("mean_ms").digits ?? 2;
+  const without = new Map(bare?.categories.map(({ category, ms }) => [category, ms]));
+  const bareCell = (ms: number | undefined): HTMLTableCellElement[] =>
+    bare ? cells("n", ms === undefined ? "" : num(ms, digits)) : [];
   const rows = parts.flatMap((part) => [
     h(
       "tr",
       { class: part.stats.mean === 0 ? "zero" : undefined },
       categoryCell(part),
       ...cells("n", num(part.stats.mean, digits), barCell(part.css, part.percent, 72)),
+      ...bareCell(without.get(part.key)),
     ),
     ...host
       .filter(({ category }) => category === part.key)
       .map(({ text, ms, percent }) =>
-        h("tr.sub", h("td", { title: text }, text), ...cells("n", num(ms, digits), num(percent, 1))),
+        h(
+          "tr.sub",
+          h("td", { title: text }, text),
+          ...cells("n", num(ms, digits), num(percent, 1)),
+          ...bareCell(undefined),
+        ),
       ),
   ]);
-  rows.push(h("tr.sum", h("td", capital(unit.noun)), ...cells("n", num(total.mean, digits), num(100, 1))));
-  return plainTable([head("category"), head("mean_ms", "n"), head("percent", "n on")], rows, "stats");
+  const sum = cells("n", num(total.mean, digits), num(100, 1));
+  rows.push(h("tr.sum", h("td", capital(unit.noun)), ...sum, ...bareCell(bare?.step_ms)));
+  const heads = [head("category"), head("mean_ms", "n"), head("percent", "n on")];
+  if (bare) heads.push(head("bare_ms", "n"));
+  return plainTable(heads, rows, "stats");
 }
 
 /** Categories by size with mean, standard deviation, median, p95, least and largest. */

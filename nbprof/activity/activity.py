@@ -36,6 +36,7 @@ from nbprof.activity.tables import (
     Markers,
     OpParts,
     OptimizerCalls,
+    Overheads,
     Ranges,
     SparseSteps,
     TorchCalls,
@@ -284,6 +285,8 @@ class Activity:
     collectives: Collectives
     calls: Calls
     optimizer_calls: OptimizerCalls
+    overheads: Overheads
+    """No work of the program: in no category of a step, and no op."""
     ranges: Ranges
     allocations: pd.DataFrame
     """Allocator events: the columns of `Allocations`, of nullable dtypes where the allocator did

@@ -322,6 +322,10 @@ class Calls(Spans):
     name = int32("Code into `Activity.texts`.")
 
 
+class Overheads(Spans):
+    """Times in which a profiler worked for itself, as it recorded them."""
+
+
 class OptimizerCalls(Spans):
     """Calls in which an optimizer updated parameters."""
 

@@ -174,7 +174,8 @@ def overview(
     input_traced : bool
         Whether the profile can tell how long steps wait for input.
     waiting : float
-        The result of `waiting_percent`.
+        Percent of the steps that are no work of the host, though no work was recorded: waits for
+        the device (`waiting_percent`), and the profiler's own work.
     waits_traced : bool
         Whether more is known of input than copies.
     """

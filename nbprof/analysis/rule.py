@@ -41,14 +41,22 @@ peaks; or its cause was not recorded.
 """
 
 UP_TO, ABOUT, AT_LEAST = "up to", "about", "at least"
-"""The kind of a gain: a bound, as the change saves at most this recorded time; an estimate, as the
-host spends so long on it, but the change may leave some of it, or give the rest of the step its
-cores back; or a part of the gain, as related time was not recorded."""
+"""The kind of a gain: a bound, as the change saves at most this time; an estimate, as the host
+spends so long on it, but the change may leave some of it, or give the rest of the step its cores
+back; or a part of the gain, as related time was not recorded."""
 
 HOST_TIME, DEVICE_TIME = "host", "device"
 """The time that a change shortens. If a host launches ahead, the step only gets shorter with the
 slower of the two.
 """
+
+OUTSIDE = "outside"
+"""In place of a category: time between steps, or the extra time of a few, which is no part of the
+step that a gain is stated of.
+"""
+ON_DEVICE = ("device_compute", "device_to_device", "device_collectives")
+ON_HOST = ("host_compute", "kernel_launch", "other")
+"""Categories of a step whose time a change saves."""
 
 FactsT = TypeVar("FactsT")
 FoundT = TypeVar("FoundT")
@@ -124,6 +132,7 @@ class Finding(NamedTuple):
     link: str
     certainty: str
     refuted_by: str
+    gain_of_ms: float = float("nan")
 
 
 @dataclass(frozen=True)
@@ -143,6 +152,10 @@ class Found:
     target : Target, optional
     gain_is : str
         `UP_TO`, `ABOUT` or `AT_LEAST`, if it depends on what was found; otherwise the rule has it.
+    recording_cost : float
+        What recording cost in the time of the gain, see
+        `nbprof.analysis.steps.bare_parts.cost_of_events`; NaN if that is the share of its
+        categories.
     """
 
     evidence: str
@@ -152,6 +165,7 @@ class Found:
     title: str = ""
     target: Target | None = None
     gain_is: str = ""
+    recording_cost: float = float("nan")
 
 
 @dataclass(frozen=True)
@@ -205,6 +219,9 @@ class Rule(Generic[FactsT, FoundT]):
     shortens : str
         `HOST_TIME` or `DEVICE_TIME`, if the change shortens only the one, while the other goes on
         beside it; else empty.
+    saves : tuple of str
+        The categories of the step of whose time the gain is a part, if these are not all on that
+        side; or `OUTSIDE`. Empty if unknown.
     on_npu : bool
         For PyTorch rules: whether it also holds on an NPU. The others are about CUDA graphs, Tensor
         Cores and the like.
@@ -242,6 +259,7 @@ class Rule(Generic[FactsT, FoundT]):
     refuted_by: str = ""
     gain_is: str = UP_TO
     shortens: str = ""
+    saves: tuple[str, ...] = ()
     on_npu: bool = False
     advises: bool = True
     needs_units: bool = False
@@ -251,6 +269,13 @@ class Rule(Generic[FactsT, FoundT]):
     unit: str = ""
     needs: tuple[str, ...] = ()
     lacks: str = ""
+
+    @property
+    def saved_categories(self) -> tuple[str, ...]:
+        """`saves`, or the categories of the side that the change shortens."""
+        if self.saves or not self.shortens:
+            return self.saves
+        return ON_DEVICE if self.shortens == DEVICE_TIME else ON_HOST
 
     def ask(self, facts: FactsT) -> FoundT | None:
         """Runs the check on the facts, unless what it advises is out of place there, or done."""

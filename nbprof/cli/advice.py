@@ -35,7 +35,7 @@ def _as_text(profile: Profile) -> str:
 
     lines: list[str] = []
     for number, finding in enumerate(profile.advice.to_dict("records"), 1):
-        unit = gain_unit(profile.overview, finding["gain_ms_per_step"])
+        unit = gain_unit(profile.overview, finding)
         gain = wording.gain(
             finding["gain_ms_per_step"], finding["gain_is"], unit.per, unit.gain_percent
         )

@@ -219,7 +219,7 @@ def _findings(profile: Briefed) -> Iterator[Claim]:
             why = "no rule found a measurable gain, which does not prove that there is none."
         yield Claim(section, f"None: {why}", ("p.advice",))
     for index, row in enumerate(advice.to_dict("records")):
-        unit = gain_unit(profile.overview, row["gain_ms_per_step"])
+        unit = gain_unit(profile.overview, row)
         gain = (
             wording.gain(row["gain_ms_per_step"], row["gain_is"], unit.per, unit.gain_percent)
             or "gain unknown"

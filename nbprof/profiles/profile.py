@@ -111,7 +111,13 @@ class Profile:
         slowdown is known where steps before the recording or the epochs are. Fewer than 8 such
         steps, a host that runs ahead of its device, or PyTorch on a GPU once a profiler has run in
         the process (launches stay slower) leave them None, for the reason in
-        `bare_step_time_reason`.
+        `bare_step_time_reason`. `p.steps.bare` has its categories; `bare_parts_reason` says why
+        these are unknown.
+
+        `recording_overhead_ms`: what recording cost per step, by `recording_overhead_source`:
+        measured by these steps, or else what PyTorch's overhead events take in the counted steps,
+        which is a lower bound, as they are of requests for buffers and the like; None for the
+        reason given there.
 
         `device_busy_percent` `device_idle_percent`: the share of the time in these steps in which a
         device ran a kernel, copy or fill on any stream, each instant counted once, and the rest;
@@ -269,8 +275,9 @@ class Profile:
         follow from the conditions of `overview["checks"]`, the tf.data analysis, kernels, compiled
         programs and memory; PyTorch's also from its DataLoader, optimizer, runtime calls and
         allocator, those of NPUs from `p.ascend.rules`. docs/advice.md lists every rule with its
-        threshold and source. A gain is recorded time that the change could save; `gain_is` says
-        whether it can be more. In a notebook the frame displays as the findings of the dashboard,
+        threshold and source. A gain is time that the change could save, of a step without a
+        profiler that takes `gain_of_ms`, or recorded time where that is NA; `gain_is` says whether
+        it can be more. In a notebook the frame displays as the findings of the dashboard,
         with the code to copy.
         """
         from nbprof.tools.overview.accessor import Advice

@@ -75,7 +75,8 @@ SCHEMA: dict[str, list[Col]] = {
         ms(
             "gain_ms_per_step",
             "Gain ms",
-            "Time per step that the change could save; missing if unknown.",
+            "Time per step that the change could save, without a profiler where gain_of_ms is"
+            " known, else as recorded; missing if unknown.",
         ),
         text(
             "gain_is",
@@ -93,6 +94,12 @@ SCHEMA: dict[str, list[Col]] = {
             " inferred (its cause was not recorded).",
         ),
         text("refuted_by", "Wrong if", "What an experiment would show if the finding were wrong."),
+        ms(
+            "gain_of_ms",
+            "Of ms",
+            "The step without a profiler that the gain is a part of; missing where the gain is"
+            " recorded time, or no part of a step.",
+        ),
     ],
     "devices": [
         _HOST,

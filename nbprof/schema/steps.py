@@ -129,6 +129,19 @@ SCHEMA: dict[str, list[Col]] = {
         ms("duration_ms", "Duration ms", "Duration by the wall clock."),
         flag("recorded", "Recorded", "A profiler ran, started or stopped during the step."),
     ],
+    "steps.bare": [
+        text("category", "Category", "Step-time category, as of p.steps.summary."),
+        ms("recorded_ms", "recorded", "Mean over the recorded steps."),
+        ms(
+            "bare_ms",
+            "bare ms",
+            "Without a profiler. The step is measured: the median of the steps that ran without it."
+            " What recording cost is taken from the host's categories, by the events recorded in"
+            " each.",
+        ),
+        percent("bare_percent", "bare %", "Share of the bare step."),
+        flag("estimated", "Estimated", "Time of the host, which follows from that difference."),
+    ],
     "steps.summary": [
         text(
             "category",

@@ -42,12 +42,16 @@ class GainUnit(NamedTuple):
     gain_percent: float | None = None
 
 
-def gain_unit(overview: Mapping[str, Any], gain_ms: Any) -> GainUnit:
-    """The unit of a gain of a mapping `p.overview`, or of what was made of one."""
+def gain_unit(overview: Mapping[str, Any], finding: Mapping[Any, Any]) -> GainUnit:
+    """The unit of the gain of a finding: of a mapping `p.overview`, or of what was made of one, and
+    a row of `p.advice`.
+    """
     unit, time = Unit.of(overview), wording.real(overview.get("step_time_ms"))
+    if (step_ms := wording.real(finding.get("gain_of_ms"))) is not None:
+        return GainUnit(f"of {wording.millis(step_ms)} {unit.per} without recording")
     if unit.kind == STEP:
         return GainUnit()
-    gain = wording.real(gain_ms)
+    gain = wording.real(finding.get("gain_ms_per_step"))
     if not unit.is_recording or not time or gain is None:
         return GainUnit(unit.per)
     return GainUnit(unit.per, 100 * gain / time)

@@ -27,6 +27,7 @@ _TABLES = {
         _CATEGORY,
         ms("mean_ms", "ms", "Mean time per step."),
         percent("percent", "% of step", "Share of step time."),
+        *(col for col in frames.SCHEMA["steps.bare"] if col.name == "bare_ms"),
     ],
     "ascend.iterations": [
         _CATEGORY,

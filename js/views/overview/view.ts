@@ -306,8 +306,10 @@ export const render: View = (el, context) => {
         headsOf(context.payload.meta, "overview.step"),
         unit,
         some ? [] : overview.host_parts,
+        some ? null : overview.bare,
       ),
     );
+    if (overview.bare && !some) side.append(h("p.more", { text: overview.bare.note }));
     const note = missingNote(missing, context.payload.meta.has_device);
     if (note) side.append(note);
     const leftOut = leftOutNote(steps, selection);

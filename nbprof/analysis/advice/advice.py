@@ -1,8 +1,9 @@
 """Findings of `p.advice`, with evidence and code: at most five, largest gain first.
 
-A finding without a figure is not made. A gain is recorded time per step; its rule states whether
-the gain bounds or estimates the saving. Conditions are those of `nbprof.analysis.advice.checks`:
-the recommendations of TensorFlow Profiler's overview page.
+A finding without a figure is not made. A gain is time per step, without a profiler where that is
+known, else as recorded; its rule states whether the gain bounds or estimates the saving. Conditions
+are those of `nbprof.analysis.advice.checks`: the recommendations of TensorFlow Profiler's overview
+page.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from nbprof.analysis.advice import (
     versions,
 )
 from nbprof.analysis.advice import input as input_rules
-from nbprof.analysis.advice.checks import MOST_GAIN, PART_MODERATE
+from nbprof.analysis.advice.checks import MOST_GAIN, PART_HIGH, PART_MODERATE
 from nbprof.analysis.advice.evidence import Evidence
 from nbprof.analysis.advice.facts import AdviceRule, Facts
 from nbprof.analysis.ops.torch_runtime import Runtime
@@ -103,11 +104,15 @@ def advice(
 def frame(findings: Iterable[Finding], max_gain_ms: float = float("inf")) -> pd.DataFrame:
     """The findings with the largest gains, as the frame `p.advice`.
 
-    A gain above `max_gain_ms`, nearly the whole step, is not stated.
+    A gain above `max_gain_ms`, nearly the whole step, is not stated, nor is one of nearly the whole
+    bare step.
     """
     rows = []
     for finding in sorted(findings, key=_gain_order, reverse=True)[:MOST]:
-        if finding.gain_ms_per_step > max_gain_ms:
+        most_ms = max_gain_ms
+        if not np.isnan(finding.gain_of_ms):
+            most_ms = MOST_GAIN * finding.gain_of_ms / 100
+        if finding.gain_ms_per_step > most_ms:
             finding = finding._replace(gain_ms_per_step=float("nan"))
         rows.append(finding)
     return pd.DataFrame(rows, columns=list(Finding._fields))
@@ -134,10 +139,17 @@ def _findings(facts: Facts) -> list[Finding]:
             # Other advice for GPUs and TPUs does not hold for NPUs.
             for_npus = _ask([rule for rule in rules if rule.on_npu], facts)
             findings = npu.in_words_of_npus(for_npus) + findings
-    smallest = WORTH_PERCENT * facts.mean["step_time"]
     merged = _merge_same_changes(findings, facts)
     # A finding with an unknown gain stays.
-    return [finding for finding in merged if not 100 * finding.gain_ms_per_step < smallest]
+    return [finding for finding in merged if not _gain_percent(finding, facts) < WORTH_PERCENT]
+
+
+def _gain_percent(finding: Finding, facts: Facts) -> float:
+    """The gain in percent of the step that it is a part of; NaN if unknown."""
+    step_ms = facts.mean["step_time"]
+    if not np.isnan(finding.gain_of_ms):
+        step_ms = finding.gain_of_ms
+    return 100 * finding.gain_ms_per_step / step_ms if step_ms else float("nan")
 
 
 def _applicable_rules(facts: Facts) -> list[AdviceRule]:
@@ -179,23 +191,37 @@ def _ask_rule(rule: AdviceRule, facts: Facts) -> Finding | None:
     figures = rule.ask(facts)
     if figures is None:
         return None
-    return _limit_to_slower_side(rule.finding(figures, facts.unit), rule.shortens, facts)
+    finding: Finding | None = rule.finding(figures, facts.unit)
+    if finding is not None and facts.evidence.bare.bare:
+        # Imported late, as few profiles have steps without the profiler.
+        from nbprof.analysis.advice import bare_gain
+
+        finding = bare_gain.in_bare_time(finding, figures, rule, facts)
+    if finding is None:
+        return None
+    is_bare = not np.isnan(finding.gain_of_ms) and not np.isnan(figures.recording_cost)
+    return _limit_to_slower_side(finding, rule.shortens, facts, is_bare=is_bare)
 
 
-def _limit_to_slower_side(finding: Finding, shortens: str, facts: Facts) -> Finding | None:
+def _limit_to_slower_side(
+    finding: Finding, shortens: str, facts: Facts, *, is_bare: bool = False
+) -> Finding | None:
     """A finding on a GPU, reduced to what shortens the step: only the slower of device and host
-    does, and recording slows the host.
+    does, and recording slows the host, unless what it cost is taken from the gain (`is_bare`).
     """
     if facts.gpu_busy_percent is None or not shortens:
         return finding
     at_most = finding._replace(gain_is=finding.gain_is and UP_TO)
     if shortens == HOST_TIME:
-        return None if facts.device_may_be_slower else at_most
+        if facts.device_may_be_slower:
+            return None
+        return finding if is_bare else at_most
     if facts.device_may_be_slower:
         return finding
     # The host is slower for certain: a device that finishes earlier waits longer, unless the host
     # waits for it each time.
-    if 100 * finding.gain_ms_per_step < PART_MODERATE * facts.mean["step_time"]:
+    worth = PART_MODERATE if np.isnan(finding.gain_of_ms) else PART_HIGH
+    if _gain_percent(finding, facts) < worth:
         return None
     return at_most._replace(severity="low")
 

@@ -28,7 +28,9 @@ from nbprof.analysis.rule import (
     ESTIMATED,
     INFERRED,
     JAX,
+    ON_HOST,
     OURS,
+    OUTSIDE,
     PYTORCH,
     TENSORFLOW_JAX,
     UP_TO,
@@ -250,6 +252,7 @@ RULES: tuple[AdviceRule, ...] = (
         title="Keep Python out of the compiled {noun}",
         refuted_by="{the} takes as long without the callback",
         gain_is=UP_TO,
+        saves=("host_compute", "other"),
         done=Shown("The program does not call Python"),
     ),
     Rule(
@@ -272,6 +275,7 @@ RULES: tuple[AdviceRule, ...] = (
         title="Run the recurrent layer over the whole sequence in one call",
         certainty=ESTIMATED,
         refuted_by="{the} takes as long in one call; or each input depends on the previous output",
+        saves=ON_HOST,
         needs_units=True,
         done=Shown("The layer runs over the sequence in one call"),
     ),
@@ -296,6 +300,7 @@ RULES: tuple[AdviceRule, ...] = (
         ),
         certainty=ESTIMATED,
         refuted_by="{the} takes as long with fused attention; or the weights themselves are needed",
+        saves=("device_compute",),
         done=Shown("A fused attention"),
     ),
     Rule(
@@ -316,6 +321,7 @@ RULES: tuple[AdviceRule, ...] = (
             "the passes without gradients are part of the method: a target network, rollouts"
         ),
         gain_is=ABOUT,
+        saves=(OUTSIDE,),
         needs_units=True,
         requires=Shown("A training pass", lambda facts: facts.evidence.in_use.backward),
         done=Shown("The model runs without gradients in fewer steps"),

@@ -42,6 +42,7 @@ from nbprof.analysis.rule import (
     HOST_TIME,
     INFERRED,
     OURS,
+    OUTSIDE,
     TENSORFLOW,
     TENSORFLOW_JAX,
     TORCH_TB,
@@ -717,6 +718,7 @@ RULES: tuple[AdviceRule, ...] = (
         refuted_by="the device is idle for as long when the host only dispatches",
         gain_is=ABOUT,
         shortens=HOST_TIME,
+        saves=("host_compute", "kernel_launch"),
         done=Shown(
             "Several steps per execution (Keras); less work of the host",
             lambda facts: facts.keras and facts.evidence.in_use.several_steps,
@@ -733,6 +735,7 @@ RULES: tuple[AdviceRule, ...] = (
         title="Compile once, for one shape",
         refuted_by="another recording of the same loop compiles nothing",
         gain_is=AT_LEAST,
+        saves=("compile",),
         needs_units=True,
         done=Shown("Nothing is compiled"),
     ),
@@ -769,6 +772,7 @@ RULES: tuple[AdviceRule, ...] = (
         on_npu=True,
         refuted_by="another recording shows another rank as the slowest",
         gain_is=ABOUT,
+        saves=(OUTSIDE,),
         needs_units=True,
         done=Shown("No rank is behind"),
     ),
@@ -785,6 +789,7 @@ RULES: tuple[AdviceRule, ...] = (
         title="Balance the workers",
         on_npu=True,
         refuted_by="another recording shows another worker as the slowest",
+        saves=(OUTSIDE,),
         needs_units=True,
         done=Shown("The workers compute for as long"),
     ),
@@ -800,6 +805,7 @@ RULES: tuple[AdviceRule, ...] = (
         on_npu=True,
         refuted_by="the loop takes as long without callbacks, logging and checkpoints",
         gain_is=ABOUT,
+        saves=(OUTSIDE,),
         needs_units=True,
         done=Shown(
             "Little time passes between steps; with several steps per execution, fewer"

@@ -30,6 +30,7 @@ from nbprof.analysis.memory.growth import Growth
 from nbprof.analysis.memory.memory import leading
 from nbprof.analysis.memory.modules import Named
 from nbprof.analysis.pods.own_time import COLLECTIVES
+from nbprof.analysis.steps.bare_parts import BareParts
 from nbprof.analysis.steps.inside import begin_in_steps
 from nbprof.analysis.steps.periodic import Periodic
 from nbprof.analysis.steps.step_rows import step_bounds
@@ -300,6 +301,8 @@ class Evidence:
     """How many times as long recording makes a step at most, if the steps of the cell that ran
     without a profiler tell it.
     """
+    bare: Piece[BareParts] = Piece(None, BareParts())
+    """The parts of a step without a profiler, where they are known."""
     between_ms: Piece[float | None] = Piece(lambda s: s.between.ms, None)
     """Time between one step and the next, of steps of one kind on one host: the median, or the mean
     if that is mostly a few long gaps.
@@ -318,6 +321,8 @@ class Evidence:
     """
     waiting_percent: Piece[float] = Piece(lambda s: waiting_percent(s.steps), 0.0)
     """Share of step time in which the host waits for a device that runs nothing; 0 if unknown."""
+    overhead_percent: Piece[float] = Piece(None, 0.0)
+    """Share of step time in which nothing but the profiler's own work was recorded."""
     copied_ms: Piece[float | None] = Piece(lambda s: _mean(s.steps, "host_to_device_ms"), None)
     """Copies to devices that steps wait for, in ms per step."""
     copied_bytes: Piece[float | None] = Piece(lambda s: _mean(s.steps, COPIED["H2D"]), None)

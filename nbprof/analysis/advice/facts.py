@@ -356,8 +356,11 @@ class Facts:
 
     @property
     def unexplained_percent(self) -> float:
-        """Share of step time without any event: `other` without waits of the host for a device."""
-        return max(0.0, self.percent["other"] - self.evidence.waiting_percent)
+        """Share of step time without any event: `other` without waits of the host for a device, and
+        without the profiler's own work.
+        """
+        explained = self.evidence.waiting_percent + self.evidence.overhead_percent
+        return max(0.0, self.percent["other"] - explained)
 
 
 def named(kernels: pd.DataFrame, pattern: re.Pattern[str], *, hit: bool = True) -> pd.DataFrame:

@@ -593,6 +593,7 @@ RULES: tuple[AdviceRule, ...] = (
         title=f"Make the batch per core a multiple of {SUBLANES}",
         certainty=ESTIMATED,
         refuted_by="a batch padded to a multiple of 8 per core takes as long per example",
+        saves=("device_compute",),
         done=Shown("The batch is a multiple of 8"),
     ),
     Rule(
@@ -608,6 +609,7 @@ RULES: tuple[AdviceRule, ...] = (
         ),
         certainty=ESTIMATED,
         refuted_by="the products take as long per element with larger sizes",
+        saves=("device_compute",),
         done=Shown("The sizes fill the matrix unit"),
     ),
     Rule(
@@ -622,6 +624,7 @@ RULES: tuple[AdviceRule, ...] = (
         ),
         certainty=ESTIMATED,
         refuted_by="the products take as long with sizes padded to a multiple of the matrix unit",
+        saves=("device_compute",),
         done=Shown("The sizes are multiples of the matrix unit's"),
     ),
     Rule(
@@ -639,6 +642,7 @@ RULES: tuple[AdviceRule, ...] = (
         title="Choose batch and feature sizes that fill tiles together",
         certainty=ESTIMATED,
         refuted_by="the products take as long with sizes padded to one of the pairs",
+        saves=("device_compute",),
         done=Shown("Batch and features fill tiles together"),
     ),
     Rule(
@@ -760,6 +764,7 @@ RULES: tuple[AdviceRule, ...] = (
         ),
         certainty=ESTIMATED,
         refuted_by="the device's counters show a higher utilization",
+        saves=("device_compute",),
         done=Shown("The device reaches half of a peak"),
     ),
 )

@@ -122,7 +122,14 @@ def _waits(facts: Facts, limit: Threshold) -> Found | None:
         f"In **{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) the program waits"
         f" without using a core, most of it in {location_text(host.python.top_waiting)}."
     )
-    return Found(text, severity=limit.severity(share), gain_ms=gain, fix=_IN_BACKGROUND)
+    # A thread that waits records nothing.
+    return Found(
+        text,
+        severity=limit.severity(share),
+        gain_ms=gain,
+        fix=_IN_BACKGROUND,
+        recording_cost=0.0,
+    )
 
 
 def _tiny_ops(facts: Facts, limit: Threshold) -> Found | None:
@@ -188,7 +195,10 @@ def _bf16(facts: Facts, limit: Threshold) -> Found | None:
         f"**{share:.0f}%** of {facts.unit.time} is matrix products and convolutions in float32 on"
         f" the CPU, which has instructions for bfloat16 (**{host.bf16}**)."
     )
-    return Found(text, severity=limit.severity(share), gain_ms=gain, fix=_AUTOCAST)
+    # Products are long, and few.
+    return Found(
+        text, severity=limit.severity(share), gain_ms=gain, fix=_AUTOCAST, recording_cost=0.0
+    )
 
 
 RULES: tuple[AdviceRule, ...] = (
@@ -205,6 +215,7 @@ RULES: tuple[AdviceRule, ...] = (
         refuted_by="{the} takes as long without this code",
         gain_is=ABOUT,
         shortens=HOST_TIME,
+        saves=("other",),
         done=Shown("Little Python runs outside of ops"),
     ),
     Rule(
@@ -220,6 +231,7 @@ RULES: tuple[AdviceRule, ...] = (
         refuted_by="{the} takes as long without this call",
         gain_is=ABOUT,
         shortens=HOST_TIME,
+        saves=("other",),
         done=Shown("The program does not wait"),
     ),
     Rule(
@@ -234,6 +246,7 @@ RULES: tuple[AdviceRule, ...] = (
         certainty=INFERRED,
         refuted_by="{the} takes as long for twice the batch, divided by two",
         gain_is=UP_TO,
+        saves=("host_compute",),
         done=Shown(
             "torch.compile compiled the model", lambda facts: facts.evidence.in_use.compiled
         ),
@@ -250,6 +263,7 @@ RULES: tuple[AdviceRule, ...] = (
         certainty=INFERRED,
         refuted_by="{the} takes as long for twice the batch, divided by two",
         gain_is=UP_TO,
+        saves=("host_compute",),
         done=Shown("Fewer, larger ops"),
     ),
     Rule(
@@ -278,6 +292,7 @@ RULES: tuple[AdviceRule, ...] = (
         refuted_by="{the} takes as long under torch.autocast",
         gain_is=ABOUT,
         shortens=HOST_TIME,
+        saves=("host_compute",),
         done=Shown("The products are of bfloat16"),
     ),
 )

@@ -663,6 +663,7 @@ RULES: tuple[AdviceRule, ...] = (
         ),
         refuted_by="{the} takes as long when the first batch is repeated",
         gain_is=ABOUT,
+        saves=("input",),
         needs_units=True,
         done=Shown("Steps no longer wait"),
     ),
@@ -680,6 +681,7 @@ RULES: tuple[AdviceRule, ...] = (
         # Freeing and staging the arrays takes additional time.
         refuted_by="{the} takes as long with arrays that are already on the device",
         gain_is=AT_LEAST,
+        saves=("input",),
         needs_units=True,
         done=Shown("Steps no longer wait for copies"),
     ),
@@ -698,6 +700,7 @@ RULES: tuple[AdviceRule, ...] = (
         certainty=INFERRED,
         refuted_by="{the} takes as long when the first batch is repeated",
         gain_is=ABOUT,
+        saves=("input",),
         needs_units=True,
         done=Shown("A pipeline of the program's own that Keras did not make from arrays"),
     ),
@@ -716,6 +719,7 @@ RULES: tuple[AdviceRule, ...] = (
         fix=f"{_FEWER_BYTES}\n+ds = ds.apply(tf.data.experimental.prefetch_to_device('/gpu:0'))",
         refuted_by="{the} takes as long with batches that are already on the device",
         gain_is=ABOUT,
+        saves=("input",),
         done=Shown(
             "Steps no longer wait for copies; with a pipeline on the device, only fewer bytes"
             " are advised"
@@ -750,6 +754,7 @@ RULES: tuple[AdviceRule, ...] = (
             "the elements differ from epoch to epoch, or later epochs wait as long with the cache"
         ),
         gain_is=ABOUT,
+        saves=("input",),
         done=Shown("A cache in the pipeline"),
     ),
     Rule(
@@ -779,6 +784,7 @@ RULES: tuple[AdviceRule, ...] = (
             "{the} waits as long with a function on whole batches, or the function cannot work"
             " on them"
         ),
+        saves=("input",),
         done=Shown("The map is above the batch"),
     ),
     Rule(
@@ -793,6 +799,7 @@ RULES: tuple[AdviceRule, ...] = (
         fix="-ds = ds.map(fn)\n+ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)",
         refuted_by="{the} waits as long when the map runs in parallel",
         gain_is=ABOUT,
+        saves=("input",),
         done=Shown("The map or interleave is parallel"),
     ),
     Rule(
@@ -805,6 +812,7 @@ RULES: tuple[AdviceRule, ...] = (
         looks_at="The iterator with the most self time on the pipeline's critical path",
         refuted_by="{the} takes as long when the first batch is repeated",
         gain_is=ABOUT,
+        saves=("input",),
         done=Shown(
             "Steps no longer wait; of what helps, only what the pipeline does not have is advised"
         ),
@@ -820,6 +828,7 @@ RULES: tuple[AdviceRule, ...] = (
         title="Prefetch so that input overlaps compute",
         fix="-ds = ds.batch(n)\n+ds = ds.batch(n).prefetch(tf.data.AUTOTUNE)",
         refuted_by="{the} waits as long with a prefetch at the end of the pipeline",
+        saves=("input",),
         done=Shown("A prefetch, or another iterator that runs ahead, at the end of the pipeline"),
     ),
     Rule(
@@ -853,6 +862,7 @@ RULES: tuple[AdviceRule, ...] = (
         on_npu=True,
         refuted_by="{the} takes as long when the first batch is repeated",
         gain_is=ABOUT,
+        saves=("input",),
         done=Shown("A DataLoader"),
     ),
     Rule(
@@ -868,6 +878,7 @@ RULES: tuple[AdviceRule, ...] = (
         on_npu=True,
         refuted_by="{the} takes as long when the first batch is repeated",
         gain_is=ABOUT,
+        saves=("input",),
         done=Shown("A DataLoader with workers"),
     ),
     Rule(
@@ -890,6 +901,7 @@ RULES: tuple[AdviceRule, ...] = (
         on_npu=True,
         refuted_by="{the} takes as long when the first batch is repeated",
         gain_is=ABOUT,
+        saves=("input",),
         needs_units=True,
         done=Shown("The workers keep up; where they have all cores, cheaper items are advised"),
     ),
@@ -911,6 +923,7 @@ RULES: tuple[AdviceRule, ...] = (
         on_npu=True,
         refuted_by="{the} takes as long with pin_memory=True",
         gain_is=ABOUT,
+        saves=("input",),
         needs_units=True,
         done=Shown("Copies from pinned memory, or `pin_memory=True` in every recorded DataLoader"),
     ),
@@ -933,6 +946,7 @@ RULES: tuple[AdviceRule, ...] = (
         ),
         on_npu=True,
         refuted_by="{the} takes as long with batches that are already on the device",
+        saves=("input",),
         needs_units=True,
         done=Shown("Copies beside compute"),
     ),

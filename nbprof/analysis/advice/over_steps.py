@@ -7,7 +7,7 @@ from __future__ import annotations
 from nbprof.analysis.advice.checks import PART_HIGH, PART_MODERATE
 from nbprof.analysis.advice.code import VALIDATED, validation
 from nbprof.analysis.advice.facts import MEMORY, TRACE, AdviceRule, Facts
-from nbprof.analysis.rule import ABOUT, ALL, OURS, Found, Rule, Shown, Threshold
+from nbprof.analysis.rule import ABOUT, ALL, OURS, OUTSIDE, Found, Rule, Shown, Threshold
 from nbprof.analysis.steps.periodic import CHANCE
 from nbprof.display import wording
 
@@ -117,6 +117,7 @@ RULES: tuple[AdviceRule, ...] = (
         on_npu=True,
         refuted_by="another recording has no such steps, or has them at another interval",
         gain_is=ABOUT,
+        saves=(OUTSIDE,),
         needs_units=True,
         done=Shown("The steps have no such rhythm"),
     ),

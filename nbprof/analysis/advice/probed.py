@@ -12,6 +12,7 @@ import pandas as pd
 
 from nbprof.activity.unit import MARKED, Unit
 from nbprof.analysis.rule import ABOUT, MEASURED, UP_TO
+from nbprof.analysis.steps.bare_parts import BareParts
 from nbprof.display import wording
 
 OF_INPUT = frozenset(
@@ -44,6 +45,7 @@ def measured(
     step_ms: float | None,
     worth_percent: float,
     unit: Unit = MARKED,
+    bare: BareParts | None = None,
 ) -> pd.DataFrame:
     """The findings, with the most that the input can save by the probe; without those on the input
     if it saves nothing.
@@ -60,6 +62,8 @@ def measured(
         Percent of the step from which on a saving is worth a finding.
     unit : Unit
         The unit that the figures are given per.
+    bare : BareParts, optional
+        The parts of a step without a profiler: the run of the probe was recorded, too.
     """
     without = wording.real(probe.get("measured_ms"))
     of_input = findings["rule"].isin(OF_INPUT).to_numpy()
@@ -77,6 +81,8 @@ def measured(
     )
     predicted = wording.real(probe.get("predicted_ms"))
     wait = np.inf if predicted is None else step_ms - predicted
+    if bare is not None and bare.bare:
+        saved, wait = (bare.of_categories(ms, "input") for ms in (saved, min(wait, step_ms)))
     rows = findings.to_dict("records")
     for row in rows:
         if row["rule"] not in OF_INPUT:

@@ -100,6 +100,7 @@ RULES: tuple[AdviceRule, ...] = (
         title="Copy to all devices at once",
         refuted_by="{the} takes as long when the copies run at the same time",
         gain_is=UP_TO,
+        saves=("input",),
         needs_units=True,
         done=Shown("The copies run at the same time"),
     ),

@@ -54,6 +54,7 @@ from nbprof.analysis.rule import (
     HOST_TIME,
     INFERRED,
     JAX,
+    ON_HOST,
     OURS,
     PYTORCH,
     TENSORFLOW,
@@ -718,6 +719,7 @@ RULES: tuple[AdviceRule, ...] = (
         refuted_by="{the} takes as long with fewer, larger kernels",
         gain_is=ABOUT,
         shortens=HOST_TIME,
+        saves=("kernel_launch",),
         done=Shown(
             "Graphs are launched (PyTorch); one program runs per step (JAX); XLA, several"
             " steps per execution and `tf_gpu_private_` threads (TensorFlow)"
@@ -735,6 +737,7 @@ RULES: tuple[AdviceRule, ...] = (
         on_npu=True,
         refuted_by="{the} takes as long when its tensors are allocated once, before the loop",
         gain_is=ABOUT,
+        saves=("host_compute", "kernel_launch"),
         needs_units=True,
         done=Shown(
             "No calls into the driver; with expandable segments, only what is left is advised"
@@ -761,6 +764,7 @@ RULES: tuple[AdviceRule, ...] = (
         refuted_by="{the} takes as long with torch.compile",
         gain_is=ABOUT,
         shortens=HOST_TIME,
+        saves=("host_compute",),
         done=Shown(
             "torch.compile compiled the model", lambda facts: facts.evidence.in_use.compiled
         ),
@@ -834,6 +838,7 @@ RULES: tuple[AdviceRule, ...] = (
         ),
         refuted_by="another recording of the same loop traces nothing",
         gain_is=ABOUT,
+        saves=("host_compute", "other"),
         needs_units=True,
         done=Shown("Nothing is traced"),
     ),
@@ -860,6 +865,7 @@ RULES: tuple[AdviceRule, ...] = (
         looks_at="Communication between devices that does not overlap compute",
         on_npu=True,
         refuted_by="{the} takes as long on one device with the same batch per device",
+        saves=("device_collectives",),
         done=Shown("Communication overlaps compute"),
     ),
     Rule(
@@ -874,6 +880,7 @@ RULES: tuple[AdviceRule, ...] = (
         on_npu=True,
         refuted_by="{the} takes as long when results stay on the device",
         gain_is=ABOUT,
+        saves=("output",),
         done=Shown("Results stay on the device"),
     ),
     Rule(
@@ -921,6 +928,7 @@ RULES: tuple[AdviceRule, ...] = (
         fix=_DONATED,
         refuted_by="{the} takes as long in one jit",
         gain_is=AT_LEAST,
+        saves=ON_HOST,
         needs_units=True,
         done=Shown("One program runs per step"),
     ),
@@ -939,6 +947,7 @@ RULES: tuple[AdviceRule, ...] = (
         certainty=INFERRED,
         refuted_by="the time remains without Python code between the ops: then something else runs",
         gain_is=ABOUT,
+        saves=("other",),
         done=Shown(
             "Python calls were recorded: then they are named; sampled stacks take its place"
         ),

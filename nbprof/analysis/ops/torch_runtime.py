@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import Activity
+from nbprof.analysis.steps.bare_parts import cost_within
 from nbprof.analysis.steps.inside import begin_in_steps
 from nbprof.analysis.steps.steps import counted
 from nbprof.analysis.table import positions
@@ -49,6 +50,7 @@ class Runtime:
         there a step; '' where none was recorded
     optimizer_ops, optimizer_op_us : the ops that its `step` calls a step, and the median of how
     long they last; of programs on the CPU
+    optimizer_cost : what recording cost in its `step`, see `bare_parts.cost_of_events`
     pinned_ms : ms per step of copies to the device from pinned memory
     """
 
@@ -68,6 +70,7 @@ class Runtime:
     optimizer_idle_ms: float = 0.0
     optimizer_ops: float = 0.0
     optimizer_op_us: float = 0.0
+    optimizer_cost: float = 0.0
     pinned_ms: float = 0.0
 
     def calls_of(self, *kinds: str) -> Calls:
@@ -162,6 +165,8 @@ def _optimizer(activity: Activity, used: pd.DataFrame, runtime: Runtime) -> None
     host_spans = spans[spans["name"] == code].sort_values("start", kind="stable")
     runtime.optimizer = str(activity.texts.values[int(code)])
     runtime.optimizer_ms = float(time[code]) / 1e9 / len(used)
+    within = Intervals.of_rows(host_spans)
+    runtime.optimizer_cost = cost_within(activity, within) / len(used)
     if not activity.has_device:
         ops = activity.torch_ops.frame()
         called = ops[ops["parent"].isin(np.flatnonzero(ops["event"].isin(host_spans["event"])))]

@@ -17,7 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.activity.activity import Activity
 from nbprof.analysis.compare.welch import effective_size, t_quantile
+from nbprof.analysis.steps.step_rows import step_bounds
+from nbprof.analysis.steps.steps import counted
+from nbprof.core.intervals import EMPTY, Intervals
 from nbprof.core.step_times import StepTimes
 from nbprof.core.trace import Int64s
 from nbprof.schema import frames
@@ -41,6 +45,13 @@ ahead; the clock of a device varies by a few percent.
 """
 _GAP = 0.1
 """Time between two steps that follow each other, as a share of a step."""
+
+Overhead = tuple[float, float]
+"""Time in the events of the profiler's own overhead: ms per counted step, and percent of the steps
+in which nothing else was recorded.
+"""
+_MEASURED = "measured: the same cell ran steps without the profiler"
+_STATED = "estimate, a lower bound: the profiler's own overhead events in the file"
 
 Floats = npt.NDArray[np.float64]
 
@@ -265,6 +276,49 @@ def _interval(values: Floats, worth: float) -> tuple[float, float]:
     low = max(math.floor((n - 1) / 2 - width), 0)
     high = min(math.ceil((n - 1) / 2 + width), n - 1)
     return float(ordered[low]), float(ordered[high])
+
+
+def stated_overhead(activity: Activity, steps: pd.DataFrame) -> Overhead | None:
+    """The overhead that the profiler recorded of itself; None without such events."""
+    spans = activity.overheads
+    used = counted(steps)
+    if not len(spans) or not len(used):
+        return None
+    spent_ps = alone = length = 0
+    work = activity.work
+    for number, name in enumerate(activity.hosts):
+        of_host = used[(used["host"] == name).to_numpy()]
+        in_steps = Intervals.union(*step_bounds(of_host))
+        rows = spans.host == number
+        spent = Intervals.union(spans.start[rows], spans.end[rows]).intersection(in_steps)
+        rows = work.host == number
+        covered = Intervals.union(work.start[rows], work.end[rows]) if len(spent) else EMPTY
+        length += in_steps.total()
+        spent_ps += spent.total()
+        alone += spent.difference(covered).total()
+    return spent_ps / 1e9 / len(used), 100 * alone / max(length, 1)
+
+
+def mean_overhead(values: list[Overhead | None]) -> Overhead | None:
+    """The mean of hosts that have such events."""
+    recorded_values = [value for value in values if value is not None]
+    if not recorded_values:
+        return None
+    ms, percent = np.mean(recorded_values, axis=0).tolist()
+    return ms, percent
+
+
+def overhead(bare: BareSteps, stated: Overhead | None, *, has_steps: bool) -> dict[str, Any]:
+    """The keys of `p.overview`: ms per step, and where they come from, or why there are none."""
+    ms, source = None, "no steps were recorded"
+    if bare.slowdown is not None and bare.slowdown >= 1:
+        ms, source = bare.recorded_ms - bare.median_ms, _MEASURED
+    elif stated is not None:
+        ms, source = stated[0], _STATED
+    elif has_steps:
+        reason = bare.reason or "steps without the profiler took as long, or cannot be compared"
+        source = f"the file has no overhead events, and {reason}"
+    return {"recording_overhead_ms": ms, "recording_overhead_source": source}
 
 
 def frame(times: StepTimes | None) -> pd.DataFrame:

@@ -16,6 +16,7 @@ from nbprof.activity.tables import (
     EngineIterations,
     HostOps,
     OptimizerCalls,
+    Overheads,
     Ranges,
     TorchModules,
     TorchOps,
@@ -41,7 +42,7 @@ from nbprof.dialects.gpu import (
 from nbprof.dialects.gpu.captures import Capture
 from nbprof.dialects.gpu.device import Work, devices
 from nbprof.dialects.gpu.hosts import Hosts
-from nbprof.dialects.gpu.lanes import ANNOTATION, OP, PYTHON
+from nbprof.dialects.gpu.lanes import ANNOTATION, OP, OVERHEAD, PYTHON
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.nest import Nest
 from nbprof.dialects.gpu.origins import Origins, originated
@@ -148,6 +149,7 @@ class GpuRecording(ABC):
         tables.later("missing", self.missing)
         tables.later("traits", self._traits)
         tables.later("optimizer_calls", self._optimizer_calls)
+        tables.later("overheads", self._overheads)
         tables.later("ranges", self._ranges)
         tables.later("notes", lambda: [*self.unit.notes, *self.mended.notes, *self.notes()])
         return activity
@@ -352,6 +354,16 @@ class GpuRecording(ABC):
             start=trace.events.start[rows],
             end=trace.events.end[rows],
             name=name[trace.events.name[rows]],
+        )
+
+    def _overheads(self) -> Overheads:
+        """Events of the profiler's own work: requests for buffers, loading of functions."""
+        trace, rows = self.trace, self.links.rows(OVERHEAD)
+        return Overheads(
+            event=rows,
+            host=self.links.host[rows],
+            start=trace.events.start[rows],
+            end=trace.events.end[rows],
         )
 
     def _name_categories(self) -> npt.NDArray[np.uint8]:

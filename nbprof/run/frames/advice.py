@@ -140,6 +140,8 @@ class AdviceFrames(OverviewFrames, HostFrames):
             growth=guarded("The search for memory that grows", self._growth, lambda _: None),
             not_launched_ms=lambda: self.device_time.not_launched_ms(),
             slowdown=self.bare_steps.most_slowdown,
+            bare=self.bare_parts,
+            overhead_percent=self._overhead_percent,
         )
 
     def _growth(self) -> growth.Growth | None:
@@ -236,7 +238,9 @@ class AdviceFrames(OverviewFrames, HostFrames):
         )
         # Measured gains replace predicted ones.
         step_ms = self.overview_of_files["step_time_ms"]
-        return advice_probed.measured(findings, capture.probe, step_ms, advice.WORTH_PERCENT, unit)
+        return advice_probed.measured(
+            findings, capture.probe, step_ms, advice.WORTH_PERCENT, unit, self.bare_parts
+        )
 
     def _with_error(self, findings: pd.DataFrame, error: str) -> pd.DataFrame:
         """The findings with those on the error that ended the cell."""
@@ -260,11 +264,15 @@ class AdviceFrames(OverviewFrames, HostFrames):
         from nbprof.analysis.advice import cores as advice_cores
 
         step_ms = float(self.answer["step_time_ms"] or 0.0)
+        keras = self.capture is not None and self.capture.of_keras
+        bare = self.bare_parts
+        if bare.bare:
+            wait_ms = bare.bare["input"]
+            return advice_cores.Times(bare.step_ms, wait_ms, bool(self.answer["devices"]), keras)
         percents = self.steps_summary.set_index("category")["percent"]
         wait_ms = float(percents.get("input", 0.0) or 0.0) * step_ms / 100
         if np.isnan(wait_ms):
             wait_ms = 0.0
-        keras = self.capture is not None and self.capture.of_keras
         return advice_cores.Times(step_ms, wait_ms, bool(self.answer["devices"]), keras)
 
     def _with_host(self, findings: pd.DataFrame) -> pd.DataFrame:
@@ -289,6 +297,7 @@ class AdviceFrames(OverviewFrames, HostFrames):
             host=host,
             programs_per_step=advice_evidence.programs_per_step(self.activity, self.steps),
             periodic=periodic.find(self.steps, self.trace),
+            bare=self.bare_parts,
         )
         of_host = advice.advice(
             self.answer,
@@ -312,6 +321,7 @@ class AdviceFrames(OverviewFrames, HostFrames):
         if self.activity.framework is not PYTORCH or not advice_versions.may_be_slow(versions):
             return findings
         of_versions = self._rows_of_rules(
-            torch_runtime.Runtime(), advice_evidence.Evidence(versions=versions)
+            torch_runtime.Runtime(),
+            advice_evidence.Evidence(versions=versions, bare=self.bare_parts),
         )
         return _largest(findings, of_versions[of_versions["rule"] == advice_versions.NAME])

@@ -16,7 +16,7 @@ from nbprof.analysis.advice import programs as advice_programs
 from nbprof.analysis.ascend import verdict as ascend_verdict
 from nbprof.analysis.device_time import use as device_use
 from nbprof.analysis.input import input_pipeline
-from nbprof.analysis.steps import steps, tpu_cores
+from nbprof.analysis.steps import bare, steps, tpu_cores
 from nbprof.analysis.verdict import Breakdown, verdict
 from nbprof.core.sidecar import ALLOCATIONS_NOT_RECORDED
 from nbprof.frameworks.register import JAX, PYTORCH
@@ -92,6 +92,16 @@ class OverviewFrames(OpFrames, MemoryFrames, CodeFrames):
             works_ahead=self._works_ahead,
             cpu=cpu.split(self._cpu_totals),
         )
+
+    @frame(combine=by(bare.mean_overhead))
+    def _recorded_overhead(self) -> bare.Overhead | None:
+        """What the profiler recorded of its own work in the counted steps."""
+        return bare.stated_overhead(self.activity, self._steps_and_busy[0])
+
+    @property
+    def _overhead_percent(self) -> float:
+        """Percent of the steps in which nothing but the profiler's own work was recorded."""
+        return self._recorded_overhead[1] if self._recorded_overhead else 0.0
 
     @cached
     def _breakdown_as_recorded(self) -> Breakdown:
@@ -179,7 +189,7 @@ class OverviewFrames(OpFrames, MemoryFrames, CodeFrames):
             tf_data=reads_input and self.activity.framework is not PYTORCH,
             private_threads=private_threads,
             input_traced=self._input_traced,
-            waiting=steps.waiting_percent(self._steps_and_busy[0]),
+            waiting=steps.waiting_percent(self._steps_and_busy[0]) + self._overhead_percent,
             waits_traced=input_pipeline.waits_traced(self.activity, self.input_ops),
         )
         utilization = device_use.use(self.activity, self.ops_with_idle, self._costs)
@@ -198,6 +208,9 @@ class OverviewFrames(OpFrames, MemoryFrames, CodeFrames):
     def _as_recorded(self, of_files: dict[str, Any]) -> dict[str, Any]:
         """An overview with facts about the recording."""
         answer = of_files | self._verdict_as_recorded() | self.bare_steps.to_dict()
+        answer["bare_parts_reason"] = self.bare_parts.reason
+        has_steps = len(self._steps_and_busy[0]) > 0
+        answer |= bare.overhead(self.bare_steps, self._recorded_overhead, has_steps=has_steps)
         answer["host_parts"] = self.host_parts
         capture = self.capture
         if capture is not None and capture.framework:

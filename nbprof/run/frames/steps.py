@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from nbprof.activity.activity import CATEGORIES
 from nbprof.analysis import cpu, overview
 from nbprof.analysis import serving as serving_analysis
 from nbprof.analysis.input import input_pipeline
 from nbprof.analysis.ops import ops
-from nbprof.analysis.steps import backlog, bare, steps, tpu_cores, xprof_steps
+from nbprof.analysis.steps import backlog, bare, bare_parts, steps, tpu_cores, xprof_steps
 from nbprof.analysis.steps.steps import counted
 from nbprof.core.codec.records import record
 from nbprof.core.step_times import StepTimes
@@ -168,6 +169,28 @@ class StepFrames(Recording):
             stays_slow=activity.framework is PYTORCH and activity.has_device,
             device_ms=self._device_ms,
         )
+
+    @cached
+    def bare_parts(self) -> bare_parts.BareParts:
+        """The parts of a step without a profiler."""
+        if self.bare_steps.slowdown is None or self.parts is not None:
+            reason = self.bare_steps.reason or "what recording cost is unknown"
+            return bare_parts.BareParts(reason=reason)
+        summary = self._recorded_summary.set_index("category")
+        mean_ms = float(summary["mean_ms"]["step_time"])
+        percents = {c: float(summary["percent"][c]) for c in CATEGORIES}
+        return bare_parts.parts(
+            self.bare_steps,
+            {category: percent * mean_ms / 100 for category, percent in percents.items()},
+            bare_parts.cost_of_events(self.activity, self.trace, self._steps_and_busy[0]),
+            device=self.activity.has_device,
+        )
+
+    @cached
+    def bare_parts_frame(self) -> pd.DataFrame:
+        """The same as a frame, in which categories that were not recorded are NA."""
+        percents = self.steps_summary.set_index("category")["percent"].dropna()
+        return bare_parts.frame(self.bare_parts, set(CATEGORIES) & set(percents.index))
 
     @property
     def _device_ms(self) -> float:

@@ -27,6 +27,23 @@ class HostPart(Part):
     percent: float
 
 
+class BareTime(Part):
+    """Time of a category in a step without a profiler."""
+
+    category: CategoryKey
+    ms: float
+    percent: float
+
+
+class Bare(Part):
+    """The parts of a step without a profiler."""
+
+    step_ms: float
+    categories: list[BareTime]
+    note: str
+    """Which of the times are estimates."""
+
+
 class TraceTarget(Part):
     """The place in the trace that shows the evidence of a rule."""
 
@@ -118,6 +135,8 @@ class Overview(Tab):
     figures: list[Figure]
     host_parts: list[HostPart]
     """Rows below a category: what the host did in its time, largest first."""
+    bare: Bare | None
+    """None where it is unknown."""
     advice: list[Advice]
     contention: str
     """That other processes took cores while it was recorded."""

@@ -34,6 +34,8 @@ from nbprof.tools.names import NAMES
 from nbprof.tools.overview import lines, ranges
 from nbprof.tools.overview.parts import (
     Advice,
+    Bare,
+    BareTime,
     CheckResult,
     Confidence,
     HostPart,
@@ -92,6 +94,7 @@ def nothing() -> Overview:
         confidence=Confidence(level="none", evidence=[]),
         figures=[],
         host_parts=[],
+        bare=None,
         advice=[],
         contention="",
         probe=None,
@@ -139,6 +142,7 @@ def early(run: Run) -> Overview:
         ),
         figures=[_average(run), _waiting(run), *middle],
         host_parts=_host_parts(run),
+        bare=guarded("The step without recording", lambda: _bare(run), lambda _: None),
         advice=[],
         contention=facts.get("contention") or "",
         probe=Probe(text=probe["text"], detail=probe["detail"]) if probe else None,
@@ -167,6 +171,33 @@ def _host_parts(run: Run) -> list[HostPart]:
             )
             parts.append(part)
     return sorted(parts, key=lambda part: part.percent, reverse=True)
+
+
+def _bare(run: Run) -> Bare | None:
+    """The parts of a step without a profiler; None where they are unknown."""
+    rows = run.bare_parts_frame
+    if not len(rows):
+        return None
+    step_ms = float(rows["bare_ms"].iloc[0])
+    rows = rows[rows["category"].isin(BY_KEY) & rows["bare_ms"].notna()]
+    note = (
+        f"Without recording, {unit_of(run).a} takes {wording.millis(step_ms)}: measured. What"
+        " recording cost is taken from the host's categories, so these are estimates"
+    )
+    if run.bare_parts.device:
+        note += "; work of the device takes as long as recorded"
+    return Bare(
+        step_ms=step_ms,
+        categories=[
+            BareTime(
+                category=row["category"],
+                ms=float(row["bare_ms"]),
+                percent=float(row["bare_percent"]),
+            )
+            for row in rows.to_dict("records")
+        ],
+        note=f"{note}.",
+    )
 
 
 _LEAST_PART = 0.5
@@ -579,7 +610,7 @@ def _advice(run: Run, row: dict[Any, Any]) -> Advice:
     view, link = _text(row.get("view")), _text(row.get("link"))
     if view and (tab := _tab_with_data(run, view)) != view:
         view, link = tab, NAMES[tab].label
-    unit = gain_unit(run.first_answer, row.get("gain_ms_per_step"))
+    unit = gain_unit(run.first_answer, row)
     target = None
     if view == "trace":
         target = _target(run, str(row.get("rule") or ""))

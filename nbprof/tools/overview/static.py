@@ -10,6 +10,7 @@ import numpy as np
 from nbprof.activity.unit import Unit
 from nbprof.display import markup, wording
 from nbprof.display.categories import BY_KEY, OF_SIDE
+from nbprof.schema import frames
 from nbprof.tools.common import unit_in
 from nbprof.tools.overview.parts import Advice, Code, Overview, Ranges
 from nbprof.tools.overview.text import Row, breakdown, figure_text, gain_text, where_it_goes
@@ -82,13 +83,20 @@ def _figures(figures: list[Figure]) -> str:
 
 
 def _breakdown(payload: Payload) -> str:
+    bare = payload.overview.bare
     rows = [_breakdown_row(row) for row in breakdown(payload)]
     unit = unit_in(payload.meta)
     scope = ""
     if not unit.is_recording:
         scope = f"mean of all {unit.plural}"
-    heads = ["Category", "ms", "", unit.reword("% of step")]
-    return markup.table(where_it_goes(unit), scope, heads, rows, "lrlr")
+    heads, align = ["Category", "ms", "", unit.reword("% of step")], "lrlr"
+    if not bare:
+        return markup.table(where_it_goes(unit), scope, heads, rows, align)
+    label = frames.column("steps.bare", "bare_ms").label
+    for cells, row in zip(rows, breakdown(payload), strict=True):
+        cells.append("" if row.bare_ms is None else wording.number(row.bare_ms, 2))
+    table = markup.table(where_it_goes(unit), scope, [*heads, label], rows, f"{align}r")
+    return table + markup.paragraph(markup.text(bare.note))
 
 
 def _breakdown_row(row: Row) -> list[str]:

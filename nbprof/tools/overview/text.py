@@ -86,6 +86,8 @@ class Row(NamedTuple):
     ms, percent : float
         Per unit.
     part : bool
+    bare_ms : float or None
+        Without a profiler, if known.
     """
 
     label: str
@@ -93,17 +95,21 @@ class Row(NamedTuple):
     ms: float
     percent: float
     part: bool
+    bare_ms: float | None = None
 
 
 def breakdown(payload: Payload) -> list[Row]:
     """The categories, largest first, each followed by the parts of the host's time in it that are
     known.
     """
-    labels = payload.steps.labels or {}
+    labels, bare = payload.steps.labels or {}, payload.overview.bare
+    bare_ms = {time.category: time.ms for time in bare.categories} if bare else {}
     rows = []
     for category, ms, percent in means(payload):
         label = labels.get(category.key, category.label)
-        rows.append(Row(label, category.colour, ms, percent, part=False))
+        rows.append(
+            Row(label, category.colour, ms, percent, part=False, bare_ms=bare_ms.get(category.key))
+        )
         for part in payload.overview.host_parts:
             if part.category == category.key:
                 rows.append(Row(part.text, category.colour, part.ms, part.percent, part=True))
@@ -150,6 +156,8 @@ def _row(row: Row) -> str:
     if row.part:
         return f"    {percent}  {shorten(row.label, _PART, placeholder='…')}"
     bar = "█" * round(row.percent * _BAR / 100)
+    if row.bare_ms is not None:
+        bar = f"{bar}  without recording {wording.millis(row.bare_ms)}".strip()
     return f"  {row.label:<18}{wording.number(row.ms, 2):>9} ms {percent}  {bar}".rstrip()
 
 

@@ -152,6 +152,21 @@ class Steps(Framed):
         clock: pd.DataFrame = self._profile.run.step_clock
         return clock.copy()
 
+    @property
+    def bare(self) -> pd.DataFrame:
+        """The parts of a step without a profiler: one row per category, and `step_time` first;
+        empty where `recording_slowdown` of `p.overview` is None, for the reason in
+        `bare_parts_reason`.
+
+        `bare_ms` of `step_time` is `bare_step_time_ms` of `p.overview`, which the categories add up
+        to. Work of the device takes as long as recorded. What recording cost, the difference to
+        `recorded_ms`, is taken from the time of the host (`estimated`): in proportion to the ops,
+        runtime calls and ranges that were recorded in each category, each of which costs about the
+        same, and from all short events by the same share. So a wait or a long op keeps its time.
+        """
+        bare: pd.DataFrame = self._profile.run.bare_parts_frame
+        return bare.copy()
+
     def as_xprof(self) -> pd.DataFrame:
         """The step table of XProf 2.24, by its exact rules, for comparing the two tools.
 
