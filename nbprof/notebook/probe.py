@@ -146,7 +146,7 @@ def _second_run(
         state = State(namespace, names_read(tree, inner))
         _check(state, in_place=in_place)
         inputs = Inputs(
-            max(capture.elapsed_s if capture is not None else 0.0, 1.0),
+            max(capture.cell_s if capture is not None else 0.0, 1.0),
             lambda value: _name_of(namespace, value),
         )
         again = _record(options, source, namespace, inputs, run)

@@ -122,10 +122,12 @@ def _failed_cell(run: Run, error: str) -> Notice:
     title = _failure(error)
     if not title.endswith("…"):
         title = f"{title.rstrip('.')}."
-    if out_of_memory(run):
+    recorded = step_count.format_count(run.steps, len(run.hosts), unit_of(run))
+    if run.capture is not None and run.capture.ended_before:
+        text = f"The recording had ended before, so the cause is not in it; it has {recorded}."
+    elif out_of_memory(run):
         text = _at_the_peak(run)
     else:
-        recorded = step_count.format_count(run.steps, len(run.hosts), unit_of(run))
         text = f"The dashboard shows what was recorded up to that point: {recorded}."
     return Notice(kind="partial", title=title, text=text)
 
@@ -193,8 +195,9 @@ def _at_the_peak(run: Run) -> str:
 
 
 def out_of_memory(run: Run) -> bool:
-    """True if memory ran out in the cell."""
-    return run.capture is not None and run.capture.out_of_memory
+    """True if memory ran out while the cell was recorded."""
+    capture = run.capture
+    return capture is not None and capture.out_of_memory and not capture.ended_before
 
 
 def _cell_failed(run: Run) -> bool:

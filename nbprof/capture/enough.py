@@ -1,0 +1,167 @@
+"""Enough of a cell: when the recording of marked steps may end."""
+
+from __future__ import annotations
+
+import re
+from statistics import median
+
+from nbprof.core.units import duration_text, plural
+from nbprof.core.warmup_limits import ALIKE, FEW_FACTOR, FOLLOWING, MOST_WARMUP, WARMUP_FACTOR
+
+STEPS, SECONDS = 20, 3.0
+"""So many steps after warm-up that together last so long are enough."""
+MOST_S = 10.0
+"""No more than so many seconds of steps after warm-up are recorded, but always `FEWEST` steps."""
+FEWEST = 2
+EVENTS = 1_000_000
+"""About the most events of a recording."""
+EVENTS_S = 1.0
+"""A recorder takes 1 µs for an event at least, so `EVENTS` of them take this long."""
+
+_FIRST = MOST_WARMUP + STEPS
+"""Steps by whose times the warm-up is found."""
+_TRAIN = "train"
+_TRAINS = re.compile(r"\b(?:fit|train\w*)\(")
+_NS = 1_000_000_000
+
+
+def trains(source: str) -> bool:
+    """Return whether the code of a cell calls a function that trains by its name."""
+    return _TRAINS.search(re.sub(r"#.*", "", source)) is not None
+
+
+def warmup_steps(times: list[int]) -> int:
+    """How many of the first steps are warm-up, by the rule of `nbprof.analysis.steps.warmup`."""
+    if len(times) < 2:
+        return 0
+    first, rest = times[0], times[1:]
+    if len(times) <= FOLLOWING:
+        alike = len(rest) > 1 and max(rest) <= ALIKE * min(rest)
+        return int(first > (FEW_FACTOR if alike else WARMUP_FACTOR) * max(rest))
+    count = 0
+    while count < min(MOST_WARMUP, len(times) - FOLLOWING) and times[
+        count
+    ] > WARMUP_FACTOR * median(times[count + 1 :]):
+        count += 1
+    return count
+
+
+class _Series:
+    """The steps of one kind.
+
+    Parameters
+    ----------
+    warmup : int or None
+        How many of them are warm-up, if that was asked for.
+    """
+
+    __slots__ = ("_asked", "_found", "count", "end_ns", "first", "starts", "total_ns")
+
+    def __init__(self, warmup: int | None) -> None:
+        self.count = self.total_ns = self.end_ns = 0
+        self.first: list[int] = []
+        self.starts: list[int] = []
+        self._asked = warmup
+        self._found: int | None = None
+
+    @property
+    def warmup(self) -> int:
+        """How many of the steps so far are warm-up."""
+        if self._found is not None:
+            return self._found
+        count = warmup_steps(self.first)
+        if self._asked is not None:
+            count = min(self._asked, len(self.first) - 1)
+        if len(self.first) == _FIRST:
+            self._found = count
+        return count
+
+    @property
+    def alike(self) -> bool:
+        """True if the first steps after warm-up take about the same time."""
+        after = self.first[self.warmup :]
+        return max(after) <= FEW_FACTOR * min(after)
+
+
+class Enough:
+    """Decides at the end of each recorded step whether enough is known.
+
+    Training is what a recording is about: once a step of it was seen, or where the cell is known to
+    train, the steps of evaluations are not enough.
+
+    Parameters
+    ----------
+    warmup : int or None
+        How many first steps are warm-up, if that was asked for.
+    trains : bool
+        True if the cell trains.
+
+    Attributes
+    ----------
+    grown : int
+        Bytes by which the process has grown since the first step, once about `EVENTS` events take
+        them; else 0. It is set by another thread.
+    why : str
+        Why the recording ends, as part of a sentence; empty until then.
+    """
+
+    def __init__(self, warmup: int | None = None, *, trains: bool = False) -> None:
+        self.grown = 0
+        self.why = ""
+        self._warmup = warmup
+        self._trains = trains
+        self._series: dict[str, _Series] = {}
+        self._total_ns = 0
+        self._due_ns = 0
+
+    def stepped(self, kind: str, start_ns: int, end_ns: int) -> bool:
+        """A step has ended; True once enough is known."""
+        series = self._series.get(kind)
+        if series is None:
+            series = self._begin(kind, start_ns)
+        series.count += 1
+        took_ns = end_ns - start_ns
+        series.total_ns += took_ns
+        self._total_ns += took_ns
+        if series.count <= _FIRST:
+            series.first.append(took_ns)
+            series.starts.append(start_ns)
+        if end_ns < self._due_ns and not self.grown:
+            return False
+        return self._decide(series, end_ns)
+
+    def _begin(self, kind: str, start_ns: int) -> _Series:
+        if not self._series:
+            self._due_ns = start_ns + int(SECONDS * _NS)
+        self._trains |= kind == _TRAIN
+        # A program may call each step by another name.
+        key = kind if len(self._series) < 100 else ""
+        return self._series.setdefault(key, _Series(self._warmup))
+
+    def _decide(self, series: _Series, end_ns: int) -> bool:
+        main = series
+        if self._trains:
+            trained = self._series.get(_TRAIN)
+            if trained is None:
+                return False
+            main = trained
+        warmup = main.warmup
+        count = main.count - warmup
+        if count < FEWEST or main.count <= FEWEST:
+            return False
+        if main.count < MOST_WARMUP + FOLLOWING and not main.alike:
+            # What seems to be steps may be warm-up, too.
+            return False
+        warmup_ns = sum(main.first[:warmup])
+        steps_s = (main.total_ns - warmup_ns) / _NS
+        # Of steps with time in between, and of those that return before their work is done.
+        passed_s = (end_ns - main.starts[warmup]) / _NS
+        if main is series and count >= STEPS and (steps_s >= SECONDS or passed_s >= MOST_S):
+            lasted = duration_text(steps_s if steps_s >= SECONDS else passed_s)
+            self.why = f"{plural(count, 'step')} after warm-up in {lasted}"
+        elif (self._total_ns - warmup_ns) / _NS >= MOST_S:
+            lasted = duration_text((self._total_ns - warmup_ns) / _NS)
+            self.why = f"{lasted} of steps after warm-up"
+        elif self.grown and passed_s >= EVENTS_S:
+            self.why = "about a million events, by the growth of the process"
+        return bool(self.why)
