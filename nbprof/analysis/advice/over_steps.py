@@ -190,6 +190,7 @@ RULES: tuple[AdviceRule, ...] = (
         certainty=INFERRED,
         refuted_by="another run of the cell has no such steps, or has them at another interval",
         gain_is="",
+        needs_units=True,
         done=Shown("One of these steps is recorded"),
     ),
     Rule(
@@ -209,6 +210,7 @@ RULES: tuple[AdviceRule, ...] = (
         certainty=INFERRED,
         refuted_by="another program took the cores more and more, or the data get larger",
         gain_is="",
+        needs_units=True,
         done=Shown("The step time stays the same"),
     ),
     Rule(

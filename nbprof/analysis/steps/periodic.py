@@ -220,13 +220,15 @@ def _only_there(
     rows = rows[events.start[rows] < end[step[rows]]]
     step = step[rows]
     names, code = used_codes(events.name[rows], len(trace.names))
+    # A single slow step is the only one with the name of its marker.
+    marks = np.isin(trace.names[names].astype(object), steps["name"].to_numpy(object))
     # Events that run more often in each slow step do so on average, and at least once in each: most
     # names do not, and need no count by step.
     in_slow, in_all = (
         np.bincount(code[slow[step]], minlength=len(names)),
         np.bincount(code, minlength=len(names)),
     )
-    likely = (in_slow >= slow.sum()) & (in_slow * (~slow).sum() > (in_all - in_slow) * slow.sum())
+    likely = ~marks & (in_slow >= slow.sum()) & (in_slow * (~slow).sum() > (in_all - in_slow) * slow.sum())
     retained = np.flatnonzero(likely[code])
     rows, step, code, names = (
         rows[retained],
