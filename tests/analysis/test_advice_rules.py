@@ -913,7 +913,9 @@ def test_a_rule_speaks_from_its_threshold_on(rule, asked, speaks):
         "pods",
         "trace",
     )
-    assert code(row["fix"]).body or rule in ("other", "slow_unrecorded"), "the first line of the cell alone"
+    assert code(row["fix"]).body or rule in ("other", "slow_unrecorded"), (
+        "the first line of the cell alone"
+    )
     gain = row["gain_ms_per_step"]
     assert np.isnan(gain) or (WORTH_PERCENT <= gain <= 100.0 and row["gain_is"])
     text = " ".join(row[["title", "evidence", "fix"]])
@@ -1026,7 +1028,9 @@ def test_a_device_that_is_not_the_slower_side_gains_little(compute, busy, expect
 def test_the_code_is_of_the_framework(rule, framework):
     asked = {**RULES[rule][0][0], "framework": framework, "functions": OWN_LOOP}
     row = found(**asked).loc[rule]
-    assert code(row["fix"]).body or rule in ("other", "slow_unrecorded"), "the first line of the cell alone"
+    assert code(row["fix"]).body or rule in ("other", "slow_unrecorded"), (
+        "the first line of the cell alone"
+    )
     words = ("jax", "jnp.") if framework == "TensorFlow" else ("tf.", "layers.", "TF_GPU")
     for word in words if not rule.startswith("premapped") else ():
         assert word not in row["fix"], word

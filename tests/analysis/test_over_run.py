@@ -52,6 +52,14 @@ def test_those_of_which_one_was_recorded_are_told_apart():
     assert slow.recorded.tolist() == [20]
 
 
+def test_a_first_step_that_is_not_slow_is_none_of_them():
+    # A validation behind steps 100, 200, …: the first step of the cell is as far from the others.
+    durations = around(10, 1000)
+    durations[100::100] += 200
+    [slow] = over_run.slow(step_times(durations, RECORDED))
+    assert (slow.recorded.tolist(), slow.example) == ([], (99, 101))
+
+
 def test_time_between_epochs_is_found_by_their_first_steps():
     # Two epochs that follow: too few for a rhythm of unknown steps.
     gaps = np.zeros(300)

@@ -57,7 +57,7 @@ class Slow:
     of_others_ms : float
         Of a time between steps, the part in steps of other kinds, as of an evaluation.
     recorded : Int64s
-        The numbers of those that were recorded: slow by the same distance.
+        The numbers of those that were recorded: slow, and at the same distance.
     example : (int, int)
         Steps to record to see one of them.
     """
@@ -222,11 +222,7 @@ def _slow(
     if following is not None:
         of_others = _of_other_kinds(times, rows[is_slow], following[is_slow])
         example = max(number - 1, 1), int(following[first]) + 1
-    # Recorded steps of the kind, as they would be counted from the slow ones.
-    recorded = times.recorded
-    kin = np.flatnonzero(times.kind == times.kind[rows[0]])
-    turn = np.arange(len(kin)) - int(np.searchsorted(kin, rows[first]))
-    by_rhythm = kin[(turn % every == 0) & recorded[kin]]
+    recorded = _recorded(times, int(rows[first]), every, extra_ms, between=following is not None)
     return Slow(
         every=every,
         numbers=rows[is_slow] + 1,
@@ -236,9 +232,26 @@ def _slow(
         share=extra_ms * int(is_slow.sum()) / total_ms,
         between=following is not None,
         of_others_ms=of_others,
-        recorded=by_rhythm + 1,
+        recorded=recorded + 1,
         example=example,
     )
+
+
+def _recorded(
+    times: StepTimes, first: int, every: int, extra_ms: float, *, between: bool
+) -> Int64s:
+    """The rows of the recorded steps that are slow by the distance from the row of another one."""
+    recorded = times.recorded
+    rows = np.flatnonzero(times.kind == times.kind[first])
+    values = _ms(times.end - times.start)[rows]
+    if between:
+        # Behind the last recorded step the recording is written.
+        values = np.append(_ms(times.start[rows[1:]] - times.end[rows[:-1]]), 0.0)
+        recorded = recorded & np.append(recorded[1:], False)
+    turn = np.arange(len(rows)) - int(np.searchsorted(rows, first))
+    is_recorded = recorded[rows]
+    longer = values - np.median(values[is_recorded]) if is_recorded.any() else values
+    return rows[is_recorded & (turn % every == 0) & (longer >= extra_ms / 2)]
 
 
 def _of_other_kinds(times: StepTimes, before: Int64s, following: Int64s) -> float:

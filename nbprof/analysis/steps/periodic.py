@@ -228,7 +228,11 @@ def _only_there(
         np.bincount(code[slow[step]], minlength=len(names)),
         np.bincount(code, minlength=len(names)),
     )
-    likely = ~marks & (in_slow >= slow.sum()) & (in_slow * (~slow).sum() > (in_all - in_slow) * slow.sum())
+    likely = (
+        ~marks
+        & (in_slow >= slow.sum())
+        & (in_slow * (~slow).sum() > (in_all - in_slow) * slow.sum())
+    )
     retained = np.flatnonzero(likely[code])
     rows, step, code, names = (
         rows[retained],
