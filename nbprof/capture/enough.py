@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from statistics import median
 
-from nbprof.core.units import duration_text, plural
+from nbprof.core.units import duration_text, size_text
 from nbprof.core.warmup_limits import ALIKE, FEW_FACTOR, FOLLOWING, MOST_WARMUP, WARMUP_FACTOR
 
 STEPS, SECONDS = 20, 3.0
@@ -14,9 +14,9 @@ MOST_S = 10.0
 """No more than so many seconds of steps after warm-up are recorded, but always `FEWEST` steps."""
 FEWEST = 2
 EVENTS = 1_000_000
-"""About the most events of a recording."""
-EVENTS_S = 1.0
-"""A recorder takes 1 µs for an event at least, so `EVENTS` of them take this long."""
+"""No more than about so many events are recorded after `SECONDS`, in which recorders make hardly
+more.
+"""
 
 _FIRST = MOST_WARMUP + STEPS
 """Steps by whose times the warm-up is found."""
@@ -102,7 +102,7 @@ class Enough:
         Bytes by which the process has grown since the first step, once about `EVENTS` events take
         them; else 0. It is set by another thread.
     why : str
-        Why the recording ends, as part of a sentence; empty until then.
+        What the recording went on until, as part of a sentence; empty while it goes on.
     """
 
     def __init__(self, warmup: int | None = None, *, trains: bool = False) -> None:
@@ -126,7 +126,7 @@ class Enough:
         if series.count <= _FIRST:
             series.first.append(took_ns)
             series.starts.append(start_ns)
-        if end_ns < self._due_ns and not self.grown:
+        if end_ns < self._due_ns:
             return False
         return self._decide(series, end_ns)
 
@@ -158,10 +158,11 @@ class Enough:
         passed_s = (end_ns - main.starts[warmup]) / _NS
         if main is series and count >= STEPS and (steps_s >= SECONDS or passed_s >= MOST_S):
             lasted = duration_text(steps_s if steps_s >= SECONDS else passed_s)
-            self.why = f"{plural(count, 'step')} after warm-up in {lasted}"
+            self.why = f"{count:,} steps after warm-up had taken {lasted}"
         elif (self._total_ns - warmup_ns) / _NS >= MOST_S:
             lasted = duration_text((self._total_ns - warmup_ns) / _NS)
-            self.why = f"{lasted} of steps after warm-up"
-        elif self.grown and passed_s >= EVENTS_S:
-            self.why = "about a million events, by the growth of the process"
+            self.why = f"steps after warm-up had taken {lasted}"
+        elif self.grown and passed_s >= SECONDS:
+            # What else made it grow is not known.
+            self.why = f"the process had grown by {size_text(self.grown)}, as by a million events"
         return bool(self.why)

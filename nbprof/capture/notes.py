@@ -265,8 +265,8 @@ def recorded_enough(window: tuple[int, int], why: str, later: Mapping[str, int],
         ran = f"{plural(sum(later.values()), 'later step')}{kinds} ran without the profiler"
     return info(
         "recorded_enough",
-        f"steps {window[0]:,} to {window[1]:,} were recorded, enough for their figures ({why});"
-        f" {ran}, and nothing after step {window[1]:,} was recorded; {option}",
+        f"steps {window[0]:,} to {window[1]:,} were recorded, until {why}; {ran}, and nothing after"
+        f" step {window[1]:,} was recorded; {option}",
     )
 
 

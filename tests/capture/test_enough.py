@@ -33,7 +33,7 @@ def ended_after(durations, *, kinds=None, gap=0.0, enough=None, full_at=None):
     for number, duration in enumerate(durations, 1):
         kind = kinds[number - 1] if kinds else "train"
         if number == full_at:
-            enough.grown = 1
+            enough.grown = 400_000_000
         end = now + round(duration * S)
         if enough.stepped(kind, now, end):
             return number, enough.why
@@ -44,17 +44,17 @@ def ended_after(durations, *, kinds=None, gap=0.0, enough=None, full_at=None):
 @pytest.mark.parametrize(
     ("durations", "step", "why"),
     [
-        ([0.1] * 100, 30, "30 steps after warm-up in 3.0 s"),
-        ([0.5] * 100, 20, "20 steps after warm-up in 10.0 s"),
-        ([0.001] * 10_000, 3000, "3,000 steps after warm-up in 3.0 s"),
+        ([0.1] * 100, 30, "30 steps after warm-up had taken 3.0 s"),
+        ([0.5] * 100, 20, "20 steps after warm-up had taken 10.0 s"),
+        ([0.001] * 10_000, 3000, "3,000 steps after warm-up had taken 3.0 s"),
         # One that compiles is none of them, nor are two.
-        ([60.0] + [0.1] * 100, 31, "30 steps after warm-up in 3.0 s"),
-        ([60.0, 20.0] + [0.2] * 100, 22, "20 steps after warm-up in 4.0 s"),
+        ([60.0] + [0.1] * 100, 31, "30 steps after warm-up had taken 3.0 s"),
+        ([60.0, 20.0] + [0.2] * 100, 22, "20 steps after warm-up had taken 4.0 s"),
         # Never fewer than two after warm-up; whether the first is one shows when three are known.
-        ([5.0] * 100, 3, "15.0 s of steps after warm-up"),
-        ([60.0] + [5.0] * 100, 3, "10.0 s of steps after warm-up"),
-        ([30.0] + [10.0] * 100, 3, "20.0 s of steps after warm-up"),
-        ([1.0] * 100, 10, "10.0 s of steps after warm-up"),
+        ([5.0] * 100, 3, "steps after warm-up had taken 15.0 s"),
+        ([60.0] + [5.0] * 100, 3, "steps after warm-up had taken 10.0 s"),
+        ([30.0] + [10.0] * 100, 3, "steps after warm-up had taken 20.0 s"),
+        ([1.0] * 100, 10, "steps after warm-up had taken 10.0 s"),
     ],
 )
 def test_so_many_steps_that_last_so_long_are_enough(durations, step, why):
@@ -73,15 +73,14 @@ def test_an_asked_warmup_is_not_counted():
     assert ended_after([60.0] + [0.1] * 100, enough=Enough(0))[0] == 7
 
 
-def test_about_a_million_events_are_the_most_after_a_second():
-    short = [0.05] * 1000
-    assert ended_after(short, full_at=7) == (
-        20,
-        "about a million events, by the growth of the process",
-    )
-    assert ended_after(short, full_at=30)[0] == 30
+def test_about_a_million_events_are_the_most_after_three_seconds():
+    slow = [0.4] * 100
+    why = "the process had grown by 381.47 MiB, as by a million events"
+    assert ended_after(slow, full_at=3) == (8, why)
+    assert ended_after(slow, full_at=12) == (12, why)
+    assert ended_after(slow, full_at=30)[0] == 20
     # There are two whole steps after the warm-up in any case.
-    assert ended_after([60.0] + [0.5] * 100, full_at=1)[0] == 3
+    assert ended_after([60.0] + [1.6] * 100, full_at=1) == (3, why)
 
 
 def test_blocks_with_time_in_between_end_by_the_time_that_passed():
@@ -168,7 +167,7 @@ def test_the_rest_of_the_cell_runs_without_the_profiler(stub, monkeypatch):
     assert stub.calls == ["start", "stop on MainThread"]
     assert (info.window, info.steps_marked, info.steps_seen) == ([1, 25], 25, 100)
     assert text_of(info.notes, "recorded_enough") == (
-        "steps 1 to 25 were recorded, enough for their figures (25 steps after warm-up in 3.0 s);"
+        "steps 1 to 25 were recorded, until 25 steps after warm-up had taken 3.0 s;"
         " 75 later steps ran without the profiler, and nothing after step 25 was recorded;"
         ' steps="all" records the whole block'
     )
@@ -242,12 +241,12 @@ def test_what_cannot_be_ended_early_is_recorded_whole(stub, monkeypatch):
 
 
 def test_the_growth_of_the_process_bounds_the_number_of_events(stub, monkeypatch):
-    # Half a second a step: without the growth it would be 20 steps.
-    Clock(monkeypatch, 0.3)
+    # Without the growth it would be 20 steps.
+    Clock(monkeypatch, 0.4)
     stub.bytes_per_event = 400
     session = Session(Options(backend="tensorflow")).start()
     steps = iter(nbprof.steps(range(60)))
-    for _ in range(5):
+    for _ in range(9):
         next(steps)
     session.windows._grew(399_999_999)
     next(steps)
@@ -255,9 +254,10 @@ def test_the_growth_of_the_process_bounds_the_number_of_events(stub, monkeypatch
     session.windows._grew(400_000_000)
     next(steps)
     assert not session.windows.recording
+    steps.close()
     session.stop()
     text = text_of(session.recording.info.notes, "recorded_enough")
-    assert "(about a million events, by the growth of the process)" in text
+    assert ", until the process had grown by 381.47 MiB, as by a million events;" in text
 
 
 def test_the_bounds_tell_the_growth_since_the_first_step(monkeypatch):
