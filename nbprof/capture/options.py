@@ -108,8 +108,8 @@ class Options:
         "stop recording after S seconds, a day at most, at the end of a step",
         metavar="S",
         type=float,
-        default="when the cell ends",
-        undo="all",
+        default="until enough is known",
+        undo="auto",
         setting=Setting("Seconds", unset=0, limits={"minimum": 0, "maximum": int(LONGEST_S)}),
     )
     limit_gb: float | None = option(
