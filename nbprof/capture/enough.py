@@ -31,7 +31,7 @@ def trains(source: str) -> bool:
 
 
 def warmup_steps(times: list[int]) -> int:
-    """How many of the first steps are warm-up, by the rule of `nbprof.analysis.steps.warmup`."""
+    """The number of first steps that are warm-up, by the rule of `nbprof.analysis.steps.warmup`."""
     if len(times) < 2:
         return 0
     first, rest = times[0], times[1:]
@@ -52,28 +52,28 @@ class _Series:
     Parameters
     ----------
     warmup : int or None
-        How many of them are warm-up, if that was asked for.
+        The number of them that are warm-up, if that was asked for.
     """
 
-    __slots__ = ("_asked", "_found", "count", "end_ns", "first", "starts", "total_ns")
+    __slots__ = ("_asked", "_counted", "count", "end_ns", "first", "starts", "total_ns")
 
     def __init__(self, warmup: int | None) -> None:
         self.count = self.total_ns = self.end_ns = 0
         self.first: list[int] = []
         self.starts: list[int] = []
         self._asked = warmup
-        self._found: int | None = None
+        self._counted: int | None = None
 
     @property
     def warmup(self) -> int:
-        """How many of the steps so far are warm-up."""
-        if self._found is not None:
-            return self._found
+        """The number of the steps so far that are warm-up."""
+        if self._counted is not None:
+            return self._counted
         count = warmup_steps(self.first)
         if self._asked is not None:
             count = min(self._asked, len(self.first) - 1)
         if len(self.first) == _FIRST:
-            self._found = count
+            self._counted = count
         return count
 
     @property
@@ -92,7 +92,7 @@ class Enough:
     Parameters
     ----------
     warmup : int or None
-        How many first steps are warm-up, if that was asked for.
+        The number of first steps that are warm-up, if that was asked for.
     trains : bool
         True if the cell trains.
 
@@ -150,7 +150,7 @@ class Enough:
         if count < FEWEST or main.count <= FEWEST:
             return False
         if main.count < MOST_WARMUP + FOLLOWING and not main.alike:
-            # What seems to be steps may be warm-up, too.
+            # These may be warm-up, too.
             return False
         warmup_ns = sum(main.first[:warmup])
         steps_s = (main.total_ns - warmup_ns) / _NS
@@ -163,6 +163,6 @@ class Enough:
             lasted = duration_text((self._total_ns - warmup_ns) / _NS)
             self.why = f"steps after warm-up had taken {lasted}"
         elif self.grown and passed_s >= SECONDS:
-            # What else made it grow is not known.
+            # Other memory that it took counts as well.
             self.why = f"the process had grown by {size_text(self.grown)}, as by a million events"
         return bool(self.why)

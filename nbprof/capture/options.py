@@ -278,7 +278,7 @@ class Options:
 
     @property
     def until_enough(self) -> bool:
-        """True if recording may end once enough is known: nobody has said when."""
+        """True if recording may end once enough is known."""
         return self.steps is None and self.seconds is None
 
     def given_for_npu(self, *names: str) -> list[str]:

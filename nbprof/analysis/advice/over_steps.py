@@ -83,17 +83,17 @@ def _slow_unrecorded(facts: Facts, limit: Threshold) -> Found | None:
         like = "A validation, a checkpoint or a callback between epochs would look like this."
         if 2 * slow.of_others_ms >= slow.extra_ms:
             like = f"**{wording.millis(slow.of_others_ms)}** of it are steps of an evaluation."
-    first, last = slow.example
+    begin, end = slow.example
     text += (
         f" (**{often}** times in **{slow.steps:,}** steps without the profiler):"
         f" **{wording.millis(slow.per_step_ms)}** per step on average, **{share:.0f}%** of the"
-        f" time of the cell by the clock. None of that was recorded. {like} Steps {first} to {last}"
+        f" time of the cell by the clock. None of that was recorded. {like} Steps {begin} to {end}"
         " have one of them."
     )
     return Found(
         text,
         severity=limit.severity(share),
-        fix=f"-%%nbprof\n+%%nbprof --steps {first}:{last}",
+        fix=f"-%%nbprof\n+%%nbprof --steps {begin}:{end}",
         title=f"Record what every {nth} step waits for",
     )
 

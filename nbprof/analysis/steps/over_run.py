@@ -1,5 +1,5 @@
-"""What the wall clock of all steps of a cell shows that its recording does not: slow steps at equal
-distances, and steps that take longer and longer.
+"""Slow steps at equal distances, and steps that take longer and longer, by the wall clock of all
+steps of a cell.
 
 Only the steps without a profiler are compared: a profiler slows those that it records.
 """
@@ -109,33 +109,31 @@ def slow(
         Work of the busiest device per step: where steps are shorter, the host runs ahead, and a
         long one only waits for what the others left to do.
     """
-    stretch = _bare_stretch(times)
-    if times is None or len(stretch) < _FEWEST:
+    bare_rows = _bare_rows(times)
+    if times is None or len(bare_rows) < _FEWEST:
         return []
     took = _ms(times.end - times.start)
-    if np.median(took[stretch]) < AHEAD * device_ms:
+    if np.median(took[bare_rows]) < AHEAD * device_ms:
         return []
-    found = []
-    within = _rhythm(took[stretch])
+    rhythms = []
+    within = _rhythm(took[bare_rows])
     if within is not None:
-        chance, every, first = within
-        found.append(_slow(times, stretch, took[stretch], chance, every, first))
+        rhythms.append(_slow(times, bare_rows, took[bare_rows], within))
     # The last has none behind it.
-    before, following = stretch[:-1], stretch[1:]
+    before, following = bare_rows[:-1], bare_rows[1:]
     gap = _ms(times.start[following] - times.end[before])
     between = _of_epochs(before, borders) or _rhythm(gap)
     if between is not None:
-        chance, every, first = between
-        found.append(_slow(times, before, gap, chance, every, first, following))
-    return [each for each in found if each is not None]
+        rhythms.append(_slow(times, before, gap, between, following))
+    return [each for each in rhythms if each is not None]
 
 
 def slowing(times: StepTimes | None, device_ms: float = 0.0) -> Slowing | None:
     """The steps without a profiler where they take longer and longer, at an even pace."""
-    stretch = _bare_stretch(times)
-    if times is None or len(stretch) < _PIECES * _LEAST_IN_PIECE:
+    bare_rows = _bare_rows(times)
+    if times is None or len(bare_rows) < _PIECES * _LEAST_IN_PIECE:
         return None
-    took = _ms(times.end - times.start)[stretch]
+    took = _ms(times.end - times.start)[bare_rows]
     if np.median(took) < AHEAD * device_ms:
         return None
     medians = np.array([np.median(piece) for piece in np.array_split(took, _PIECES)])
@@ -150,7 +148,7 @@ def _ms(ns: Int64s) -> Floats:
     return np.asarray(ns, np.float64) / 1e6
 
 
-def _bare_stretch(times: StepTimes | None) -> Int64s:
+def _bare_rows(times: StepTimes | None) -> Int64s:
     """The rows of the longest part of the cell that ran without a profiler, of the main kind."""
     if times is None:
         return np.zeros(0, np.int64)
@@ -170,10 +168,10 @@ def _rhythm(values: Floats) -> tuple[float, int, int] | None:
     """The chance, the distance and the first of the long values, of those that chance does not
     explain the rhythm with most time.
     """
-    found = [rhythm(values)]
+    candidates = [rhythm(values)]
     for every in _long_distances(values):
-        found.append(chance_of(values, [every], len(values) // _LEAST_SLOW))
-    likely = [each for each in found if each is not None and each[0] <= CHANCE]
+        candidates.append(chance_of(values, [every], len(values) // _LEAST_SLOW))
+    likely = [each for each in candidates if each is not None and each[0] <= CHANCE]
     usual = float(np.median(values))
 
     def extra(each: tuple[float, int, int]) -> float:
@@ -186,9 +184,9 @@ def _rhythm(values: Floats) -> tuple[float, int, int] | None:
 def _long_distances(values: Floats) -> list[int]:
     """Distances over `MOST_PERIOD` that the longest values may have."""
     order = np.argsort(-values, kind="stable")
-    most = min(_MOST_CANDIDATES, len(values) // MOST_PERIOD)
+    limit = min(_MOST_CANDIDATES, len(values) // MOST_PERIOD)
     distances = set()
-    for count in range(_LEAST_SLOW, most + 1):
+    for count in range(_LEAST_SLOW, limit + 1):
         distances.add(int(np.median(np.diff(np.sort(order[:count])))))
     return [every for every in distances if MOST_PERIOD < every <= len(values) // _LEAST_SLOW]
 
@@ -206,11 +204,10 @@ def _slow(
     times: StepTimes,
     rows: Int64s,
     values: Floats,
-    chance: float,
-    every: int,
-    first: int,
+    rhythm_of_values: tuple[float, int, int],
     following: Int64s | None = None,
 ) -> Slow | None:
+    chance, every, first = rhythm_of_values
     since = np.arange(len(rows)) - first
     is_slow = (since >= 0) & (since % every == 0)
     extra_ms = float(np.median(values[is_slow]) - np.median(values[~is_slow]))

@@ -86,8 +86,8 @@ class Periodic:
         return bool(_UPDATE.search(self.what))
 
 
-class Known(NamedTuple):
-    """A rhythm that is known by other means than the recording; see `Periodic`.
+class RunRhythm(NamedTuple):
+    """The rhythm of all steps of the run by the clock; see `Periodic`.
 
     Attributes
     ----------
@@ -104,10 +104,10 @@ class Known(NamedTuple):
     chance: float
 
 
-def find(steps: pd.DataFrame, trace: Trace, known: Known | None = None) -> Periodic | None:
+def find(steps: pd.DataFrame, trace: Trace, by_clock: RunRhythm | None = None) -> Periodic | None:
     """The rhythm of the steps in the averages; None if chance explains it.
 
-    Where too few of them are slow to tell, that is a rhythm which is `known`.
+    Where too few of them are slow to tell, that is the rhythm of the run, if it is given.
     """
     best: tuple[float, int, int, pd.DataFrame] | None = None
     for _, host_steps in counted(steps).groupby("host", sort=False):
@@ -116,7 +116,7 @@ def find(steps: pd.DataFrame, trace: Trace, known: Known | None = None) -> Perio
         if pattern is not None and pattern[0] <= CHANCE and (best is None or pattern[0] < best[0]):
             best = (*pattern, in_time)
     if best is None:
-        return _found_again(steps, trace, known) if known is not None else None
+        return _found_again(steps, trace, by_clock) if by_clock is not None else None
     chance, every, first, host_steps = best
     times = host_steps["step_time_ms"].to_numpy(float)
     if _stands_apart(times, first, every):
@@ -126,13 +126,13 @@ def find(steps: pd.DataFrame, trace: Trace, known: Known | None = None) -> Perio
     return _described((every, int(slow.sum()), len(host_steps), chance), host_steps, slow, trace)
 
 
-def _found_again(steps: pd.DataFrame, trace: Trace, known: Known) -> Periodic | None:
-    """What runs in the recorded steps of a rhythm that is known."""
+def _found_again(steps: pd.DataFrame, trace: Trace, by_clock: RunRhythm) -> Periodic | None:
+    """The rhythm of the run, with the events of its recorded steps."""
     host_steps = counted(steps).sort_values("start_ms")
-    slow = host_steps["step"].isin(known.numbers.tolist()).to_numpy(np.bool_)
+    slow = host_steps["step"].isin(by_clock.numbers.tolist()).to_numpy(np.bool_)
     if not slow.any() or slow.all() or host_steps["host"].nunique() > 1:
         return None
-    of_run = known.every, known.slow, known.steps, known.chance
+    of_run = by_clock.every, by_clock.slow, by_clock.steps, by_clock.chance
     return _described(of_run, host_steps, slow, trace)
 
 

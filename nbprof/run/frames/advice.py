@@ -144,11 +144,16 @@ class AdviceFrames(OverviewFrames, HostFrames):
     @cached
     def _periodic(self) -> periodic.Periodic | None:
         """The rhythm of the recorded steps."""
-        known = next((slow for slow in self._slow_steps if self._covers(slow)), None)
         rhythm = None
-        if known is not None:
-            count = len(known.numbers)
-            rhythm = periodic.Known(known.recorded, known.every, count, known.steps, known.chance)
+        covered = next((slow for slow in self._slow_steps if self._covers(slow)), None)
+        if covered is not None:
+            rhythm = periodic.RunRhythm(
+                covered.recorded,
+                covered.every,
+                len(covered.numbers),
+                covered.steps,
+                covered.chance,
+            )
         return guarded(
             "The search for periodic steps",
             lambda: periodic.find(self.steps, self.trace, rhythm),
@@ -187,12 +192,12 @@ class AdviceFrames(OverviewFrames, HostFrames):
         return self.step_times, self.device_ms
 
     def _growth(self) -> growth.Growth | None:
-        found = growth.find(self.steps, self.memory_timeline, self.hosts)
-        if found is None or found.capacity is None or found.each <= 0 or self.step_times is None:
-            return found
+        memory = growth.find(self.steps, self.memory_timeline, self.hosts)
+        if memory is None or memory.capacity is None or memory.each <= 0 or self.step_times is None:
+            return memory
         # Steps that ran after the recording without filling the memory refute the growth.
-        left = (found.capacity - found.peak) / found.each
-        return found if self.step_times.later <= left else None
+        left = (memory.capacity - memory.peak) / memory.each
+        return memory if self.step_times.later <= left else None
 
     def _rows_of_rules(
         self, runtime: torch_runtime.Runtime | None, evidence: advice_evidence.Evidence
