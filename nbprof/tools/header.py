@@ -47,7 +47,7 @@ def facts(run: Run) -> list[str]:
     """
     if (alone := register.alone(run)) and alone.facts:
         return [*alone.facts, device(run)]
-    result = [step_count.format_count(run.steps, len(run.hosts), unit_of(run))]
+    result = [_steps(run)]
     if (length := seconds(run)) is not None:
         result.append(wording.duration(length))
     result.append(device(run))
@@ -58,6 +58,16 @@ def facts(run: Run) -> list[str]:
         if recorded not in ("", label(run)):
             result.append(recorded)
     return result
+
+
+def _steps(run: Run) -> str:
+    """`24 steps`, or `24 steps of 2,000` where others ran without the profiler."""
+    text, capture = step_count.format_count(run.steps, len(run.hosts), unit_of(run)), run.capture
+    if capture is None or len(run.hosts) != 1 or capture.steps_marked != len(run.steps):
+        return text
+    if capture.steps_seen <= capture.steps_marked:
+        return text
+    return f"{text} of {capture.steps_seen:,}"
 
 
 def created(run: Run) -> str:
