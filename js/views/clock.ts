@@ -24,11 +24,11 @@ export function recordedStretches(recorded: ArrayLike<number>): [number, number]
   return stretches;
 }
 
-/** What the axis says of the steps that are longer than it: how many, and the longest. */
+/** The steps that are longer than the axis: how many, and the longest. */
 export function cutText(times: ArrayLike<number>, max: number): string {
   const over = Array.from(times).filter((time) => time > max);
   if (!over.length) return "";
-  return `dark: ${count(over.length)} over ${ms(max)}, up to ${ms(Math.max(...over))}`;
+  return `${over.length === 1 ? "a step takes" : `${count(over.length)} steps take over ${ms(max)}, up to`} ${ms(Math.max(...over))}`;
 }
 
 export function stepClock(clock: Clock, signal: AbortSignal): HTMLElement {
@@ -82,11 +82,11 @@ export function stepClock(clock: Clock, signal: AbortSignal): HTMLElement {
     },
   });
   const bottom = bottomAxis(ticksOf(numbers, n, (row) => count(clock.step[row] as number)));
-  const legend = ["step number", "shaded: recorded", cutText(times, max)].filter(Boolean).join("; ");
+  const scope = [clock.scope, cutText(times, max)].filter(Boolean).join("; ");
   const left = leftAxis(ticksOf(heights, max), HEIGHT);
   return h(
     "section.of-run",
-    heading("All steps of the cell", clock.scope),
-    framed("program", ["ms", `${legend} →`], { left, stage, bottom, status }),
+    heading("All steps of the cell", scope),
+    framed("program", ["ms", "step number; shaded: recorded →"], { left, stage, bottom, status }),
   );
 }
