@@ -24,11 +24,10 @@ export function recordedStretches(recorded: ArrayLike<number>): [number, number]
   return stretches;
 }
 
-/** The steps that are longer than the axis: how many, and the longest. */
+/** The longest step, where it is longer than the axis. */
 export function cutText(times: ArrayLike<number>, max: number): string {
-  const over = Array.from(times).filter((time) => time > max);
-  if (!over.length) return "";
-  return `${over.length === 1 ? "a step takes" : `${count(over.length)} steps take over ${ms(max)}, up to`} ${ms(Math.max(...over))}`;
+  const longest = Math.max(0, ...Array.from(times));
+  return longest > max ? `the longest takes ${ms(longest)}` : "";
 }
 
 export function stepClock(clock: Clock, signal: AbortSignal): HTMLElement {

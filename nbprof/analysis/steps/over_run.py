@@ -145,7 +145,8 @@ def slowing(times: StepTimes | None, device_ms: float = 0.0) -> Slowing | None:
 
 
 def _ms(ns: Int64s) -> Floats:
-    return np.asarray(ns, np.float64) / 1e6
+    times: Floats = np.asarray(ns, np.float64) / 1e6
+    return times
 
 
 def _bare_rows(times: StepTimes | None) -> Int64s:
@@ -248,7 +249,8 @@ def _recorded(
     turn = np.arange(len(rows)) - int(np.searchsorted(rows, first))
     is_recorded = recorded[rows]
     longer = values - np.median(values[is_recorded]) if is_recorded.any() else values
-    return rows[is_recorded & (turn % every == 0) & (longer >= extra_ms / 2)]
+    is_slow = is_recorded & (turn % every == 0) & (longer >= extra_ms / 2)
+    return rows[np.flatnonzero(is_slow)]
 
 
 def _of_other_kinds(times: StepTimes, before: Int64s, following: Int64s) -> float:

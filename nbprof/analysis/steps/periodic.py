@@ -147,8 +147,17 @@ def _described(
         for name in ("step_time", *CATEGORIES)
     }
     category = max(CATEGORIES, key=lambda name: extra[name])
-    times = extra["step_time"], category, extra[category]
-    return Periodic(*rhythm_of_run, *times, *_only_there(host_steps, slow, trace))
+    every, count, steps, chance = rhythm_of_run
+    return Periodic(
+        every,
+        count,
+        steps,
+        chance,
+        extra["step_time"],
+        category,
+        extra[category],
+        *_only_there(host_steps, slow, trace),
+    )
 
 
 def _stands_apart(times: npt.NDArray[np.float64], first: int, every: int) -> bool:
