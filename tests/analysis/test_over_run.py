@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -94,6 +95,27 @@ def test_steps_of_an_evaluation_are_named_and_the_range_goes_around_them():
     assert slow.of_others_ms == pytest.approx(200, rel=0.03)
     assert slow.extra_ms == pytest.approx(200, rel=0.03)
     assert slow.example == (99, 121)
+
+
+def test_a_time_between_epochs_that_was_recorded_is_one_of_them():
+    kind = np.array(([0] * 100 + [1] * 20) * 6, np.int32)
+    times = with_gaps(around(10, len(kind)), np.zeros(len(kind)), kind)
+    borders = [1, 121, 241, 361, 481, 601]
+    [slow] = over_run.slow(times, borders)
+    begin, end = slow.example
+    window = np.array([[times.start[begin - 1], times.end[end - 1]]])
+    # Most recorded steps are of the evaluation, but most of the cell is training.
+    [again] = over_run.slow(replace(times, windows=window), borders)
+    assert again.recorded.tolist() == [100]
+
+
+def test_a_slow_step_that_was_recorded_as_was_advised_is_one_of_them():
+    durations = around(10, 2000)
+    durations[499::500] += 400
+    [slow] = unrecorded(durations)
+    begin, end = slow.example
+    [again] = over_run.slow(step_times(durations, (begin - 1, end)))
+    assert again.recorded.tolist() == [end]
 
 
 def controls(rng, count):

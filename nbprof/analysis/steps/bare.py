@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.analysis.compare.welch import effective_size, t_quantile
+from nbprof.analysis.steps.warmup import averaged
 from nbprof.core.step_times import StepTimes
 from nbprof.core.trace import Int64s
 from nbprof.schema import frames
@@ -110,7 +111,7 @@ def measure(
     stays_slow: bool = False,
     device_ms: float = 0.0,
 ) -> BareSteps:
-    """The bare steps of the kind that was recorded most.
+    """The bare steps of the kind that averages are of.
 
     A program may change while it runs: its data are cached after the first epoch. So bare steps
     count only if they follow or precede recorded ones in the same epoch and their time is steady;
@@ -137,7 +138,7 @@ def measure(
     if times is None:
         return BareSteps(reason="the recording did not time the steps of the cell")
     recorded = times.recorded
-    rows = np.flatnonzero(times.kind == main_kind(times.kind, recorded))
+    rows = np.flatnonzero(times.kind == main_kind(times, recorded))
     duration = (times.end - times.start) / 1e6
     recorded_ms = _recorded(duration, rows[recorded[rows]])
     if recorded_ms < AHEAD * device_ms:
@@ -189,12 +190,15 @@ def measure(
     )
 
 
-def main_kind(kind: npt.NDArray[np.int32], recorded: npt.NDArray[np.bool_]) -> int:
-    """The kind of most recorded steps; of all steps where none was recorded."""
-    chosen = kind[recorded]
-    if not len(chosen):
-        chosen = kind
-    return int(np.bincount(chosen).argmax()) if len(chosen) else 0
+def main_kind(times: StepTimes, of_steps: npt.NDArray[np.bool_]) -> int:
+    """The kind that averages of some steps are of; of all steps where these are none."""
+    if not of_steps.any():
+        of_steps = ~of_steps
+    time = np.bincount(times.kind[of_steps], (times.end - times.start)[of_steps])
+    by_kind = {times.kinds[kind]: time[kind] for kind in np.flatnonzero(time)}
+    if not by_kind:
+        return 0
+    return times.kinds.index(averaged(pd.Series(by_kind)))
 
 
 def _follow(times: StepTimes, rows: Int64s) -> bool:

@@ -154,7 +154,7 @@ def _bare_rows(times: StepTimes | None) -> Int64s:
     if times is None:
         return np.zeros(0, np.int64)
     recorded = times.recorded
-    rows = np.flatnonzero(times.kind == main_kind(times.kind, recorded))
+    rows = np.flatnonzero(times.kind == main_kind(times, np.ones(len(recorded), np.bool_)))
     is_recorded = recorded[rows]
     parts = np.split(rows, np.flatnonzero(np.diff(is_recorded)) + 1)
     bare = [part for part in parts if len(part) and not recorded[part[0]]]
@@ -171,7 +171,7 @@ def _rhythm(values: Floats) -> tuple[float, int, int] | None:
     """
     candidates = [rhythm(values)]
     for every in _long_distances(values):
-        candidates.append(chance_of(values, [every], len(values) // _LEAST_SLOW))
+        candidates.append(chance_of(values, [every], _longest(values)))
     likely = [each for each in candidates if each is not None and each[0] <= CHANCE]
     usual = float(np.median(values))
 
@@ -182,6 +182,11 @@ def _rhythm(values: Floats) -> tuple[float, int, int] | None:
     return max(likely, key=extra, default=None)
 
 
+def _longest(values: Floats) -> int:
+    """The longest distance of which `_LEAST_SLOW` fit."""
+    return (len(values) - 1) // (_LEAST_SLOW - 1)
+
+
 def _long_distances(values: Floats) -> list[int]:
     """Distances over `MOST_PERIOD` that the longest values may have."""
     order = np.argsort(-values, kind="stable")
@@ -189,7 +194,7 @@ def _long_distances(values: Floats) -> list[int]:
     distances = set()
     for count in range(_LEAST_SLOW, limit + 1):
         distances.add(int(np.median(np.diff(np.sort(order[:count])))))
-    return [every for every in distances if MOST_PERIOD < every <= len(values) // _LEAST_SLOW]
+    return [every for every in distances if MOST_PERIOD < every <= _longest(values)]
 
 
 def _of_epochs(rows: Int64s, borders: Sequence[int]) -> tuple[float, int, int] | None:
@@ -247,9 +252,11 @@ def _recorded(
         values = np.append(_ms(times.start[rows[1:]] - times.end[rows[:-1]]), 0.0)
         recorded = recorded & np.append(recorded[1:], False)
     turn = np.arange(len(rows)) - int(np.searchsorted(rows, first))
-    is_recorded = recorded[rows]
-    longer = values - np.median(values[is_recorded]) if is_recorded.any() else values
-    is_slow = is_recorded & (turn % every == 0) & (longer >= extra_ms / 2)
+    is_due = turn % every == 0
+    others = recorded[rows] & ~is_due
+    if not others.any():
+        others = ~is_due
+    is_slow = is_due & recorded[rows] & (values - np.median(values[others]) >= extra_ms / 2)
     return rows[np.flatnonzero(is_slow)]
 
 

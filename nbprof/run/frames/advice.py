@@ -135,7 +135,11 @@ class AdviceFrames(OverviewFrames, HostFrames):
             npu_rules=self.ascend.rules if has_npu else None,
             periodic=self._periodic,
             slow_unrecorded=self._slow_unrecorded,
-            slowing=over_run.slowing(*self._times_of_run),
+            slowing=guarded(
+                "The search for steps that take longer and longer",
+                lambda: over_run.slowing(*self._times_of_run),
+                lambda _: None,
+            ),
             growth=guarded("The search for memory that grows", self._growth, lambda _: None),
             not_launched_ms=lambda: self.device_time.not_launched_ms(),
             slowdown=self.bare_steps.most_slowdown,
