@@ -20,7 +20,7 @@ more.
 
 _FIRST = MOST_WARMUP + STEPS
 """Steps by whose times the warm-up is found."""
-_TRAIN = "train"
+_TRAIN, _EVALUATIONS = "train", ("test", "predict")
 _TRAINS = re.compile(r"\b(?:fit|train\w*)\(")
 _NS = 1_000_000_000
 
@@ -55,31 +55,32 @@ class _Series:
         The number of them that are warm-up, if that was asked for.
     """
 
-    __slots__ = ("_asked", "_counted", "count", "end_ns", "first", "starts", "total_ns")
+    __slots__ = ("_asked", "_settled", "count", "first", "kept", "starts", "total_ns")
 
     def __init__(self, warmup: int | None) -> None:
-        self.count = self.total_ns = self.end_ns = 0
+        self.count = self.total_ns = 0
         self.first: list[int] = []
         self.starts: list[int] = []
+        self.kept = max(_FIRST, (warmup or 0) + FEWEST)
+        """The number of steps whose times are kept."""
         self._asked = warmup
-        self._counted: int | None = None
+        self._settled: tuple[int, int] | None = None
 
-    @property
-    def warmup(self) -> int:
-        """The number of the steps so far that are warm-up."""
-        if self._counted is not None:
-            return self._counted
-        count = warmup_steps(self.first)
+    def warmup(self) -> tuple[int, int]:
+        """The number of the steps so far that are warm-up, and the ns that they took."""
+        if self._settled is not None:
+            return self._settled
+        count = warmup_steps(self.first[:_FIRST])
         if self._asked is not None:
             count = min(self._asked, len(self.first) - 1)
-        if len(self.first) == _FIRST:
-            self._counted = count
-        return count
+        result = count, sum(self.first[:count])
+        if len(self.first) == self.kept:
+            self._settled = result
+        return result
 
-    @property
-    def alike(self) -> bool:
+    def alike(self, warmup: int) -> bool:
         """True if the first steps after warm-up take about the same time."""
-        after = self.first[self.warmup :]
+        after = self.first[warmup:]
         return max(after) <= FEW_FACTOR * min(after)
 
 
@@ -123,36 +124,33 @@ class Enough:
         took_ns = end_ns - start_ns
         series.total_ns += took_ns
         self._total_ns += took_ns
-        if series.count <= _FIRST:
+        if series.count <= series.kept:
             series.first.append(took_ns)
             series.starts.append(start_ns)
         if end_ns < self._due_ns:
             return False
-        return self._decide(series, end_ns)
+        return self._decide(kind, series, end_ns)
 
     def _begin(self, kind: str, start_ns: int) -> _Series:
-        if not self._series:
-            self._due_ns = start_ns + int(SECONDS * _NS)
-        self._trains |= kind == _TRAIN
+        if not self._series or kind == _TRAIN:
+            # Evaluations before a training do not count.
+            self._due_ns, self._total_ns = start_ns + int(SECONDS * _NS), 0
         # A program may call each step by another name.
         key = kind if len(self._series) < 100 else ""
         return self._series.setdefault(key, _Series(self._warmup))
 
-    def _decide(self, series: _Series, end_ns: int) -> bool:
-        main = series
-        if self._trains:
-            trained = self._series.get(_TRAIN)
-            if trained is None:
-                return False
-            main = trained
-        warmup = main.warmup
+    def _decide(self, kind: str, series: _Series, end_ns: int) -> bool:
+        trained = self._series.get(_TRAIN)
+        if trained is None and self._trains and kind in _EVALUATIONS:
+            return False
+        main = trained or series
+        warmup, warmup_ns = main.warmup()
         count = main.count - warmup
         if count < FEWEST or main.count <= FEWEST:
             return False
-        if main.count < MOST_WARMUP + FOLLOWING and not main.alike:
+        if main.count < MOST_WARMUP + FOLLOWING and not main.alike(warmup):
             # These may be warm-up, too.
             return False
-        warmup_ns = sum(main.first[:warmup])
         steps_s = (main.total_ns - warmup_ns) / _NS
         # Of steps with time in between, and of those that return before their work is done.
         passed_s = (end_ns - main.starts[warmup]) / _NS

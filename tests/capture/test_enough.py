@@ -70,6 +70,8 @@ def test_shorter_cells_are_recorded_whole():
 
 def test_an_asked_warmup_is_not_counted():
     assert ended_after([0.1] * 100, enough=Enough(10))[0] == 40
+    assert ended_after([0.1] * 200, enough=Enough(90))[0] == 120
+    assert ended_after([0.1] * 80, enough=Enough(90)) is None
     assert ended_after([60.0] + [0.1] * 100, enough=Enough(0))[0] == 7
 
 
@@ -98,7 +100,9 @@ def test_evaluations_are_no_steps_of_training():
     # A cell that evaluates, and one that does so before it trains.
     assert ended_after([0.1] * 100, kinds=["test"] * 100)[0] == 30
     kinds = ["test"] * 200 + ["train"] * 100
-    assert ended_after([0.1] * 300, kinds=kinds, enough=Enough(trains=True))[0] == 203
+    assert ended_after([0.1] * 300, kinds=kinds, enough=Enough(trains=True))[0] == 230
+    # Steps may have any other name.
+    assert ended_after([0.1] * 100, kinds=["step"] * 100, enough=Enough(trains=True))[0] == 30
 
 
 def test_cells_that_train_are_known_by_what_they_call():
