@@ -136,7 +136,7 @@ class Enough:
             # Evaluations before a training do not count.
             self._due_ns, self._total_ns = start_ns + int(SECONDS * _NS), 0
         # A program may call each step by another name.
-        key = kind if len(self._series) < 100 else ""
+        key = kind if kind == _TRAIN or len(self._series) < 100 else ""
         return self._series.setdefault(key, _Series(self._warmup))
 
     def _decide(self, kind: str, series: _Series, end_ns: int) -> bool:

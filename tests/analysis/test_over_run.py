@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 import nbprof
+from nbprof.analysis.memory.growth import Growth
 from nbprof.analysis.steps import over_run
 from nbprof.core.sidecar import SIDECAR
 from nbprof.core.step_times import StepTimes
 from nbprof.sources.recording import CaptureInfo
+from nbprof.tools import header
 from tests.analysis.test_bare import MS, step_times
 from tests.support import kineto
 
@@ -250,11 +252,27 @@ def test_steady_steps_have_no_finding(tmp_path):
     assert rules.isdisjoint({"slow_unrecorded", "slowing", "periodic"})
 
 
-def test_memory_does_not_grow_on_where_later_steps_ran(tmp_path):
-    def allocate(k, number, begin):
-        k.memory(begin, 1 << 20, 0, number << 20)
+def test_memory_does_not_grow_on_where_later_steps_ran(tmp_path, monkeypatch):
+    # A thousand steps more would fill it.
+    growing = Growth("CPU", 24, 1.0, 1000.0, grown=24_000, peak=1_000_000, capacity=2_000_000)
+    monkeypatch.setattr("nbprof.run.frames.advice.growth.find", lambda *_: growing)
+    few = recorded(tmp_path / "a", around(10, 26)).run
+    assert (few.step_times.later, few._growth()) == (2, growing)
+    many = recorded(tmp_path / "b", around(10, 2000)).run
+    assert (many.step_times.later, many._growth()) == (1976, None)
 
-    few, many = around(10, 26), around(10, 2000)
-    times = recorded(tmp_path / "a", few).run.step_times
-    assert times.later == 2
-    assert recorded(tmp_path / "b", many).run.step_times.later == 1976
+
+def test_a_failure_after_the_recording_is_not_at_its_peak(tmp_path):
+    run = recorded(
+        tmp_path,
+        around(10, 2000),
+        cell_failed=True,
+        out_of_memory=True,
+        error="cell failed in step 2,001, after 2,000 complete steps: MemoryError",
+        steps_marked=24,
+    ).run
+    assert not header.out_of_memory(run)
+    assert header.notice(run).text == (
+        "The recording had ended before, so the cause is not in it; it has 24 steps."
+    )
+    assert header.facts(run)[0] == "24 steps of 2,000"
