@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
     """Record a block, or each call of a function, as a `Profile`.
 
-    After the block, the object has everything that a `Profile` has.
+    After the block, the object has everything that a `Profile` has. A block whose steps take long
+    is recorded until enough of them is known, unless `steps` or `seconds` say otherwise;
+    ``steps="all"`` records all of it.
 
     An exception in the block propagates as if nbprof were not there, and what was recorded up to
     then is kept.

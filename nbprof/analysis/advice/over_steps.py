@@ -77,9 +77,11 @@ def _slow_unrecorded(facts: Facts, limit: Threshold) -> Found | None:
     nth = f"{slow.every}{_SUFFIXES.get(slow.every, 'th')}"
     often, extra = len(slow.numbers), wording.millis(slow.extra_ms)
     text = f"Every **{nth}** step takes **{extra}** longer than the others"
+    title = f"Record what every {nth} step does"
     like = "A checkpoint, logging, validation or garbage collection in Python would look like this."
     if slow.between:
         text = f"After every **{nth}** step **{extra}** pass until the next"
+        title = f"Record what follows every {nth} step"
         like = "A validation, a checkpoint or a callback between epochs would look like this."
         if 2 * slow.of_others_ms >= slow.extra_ms:
             like = f"**{wording.millis(slow.of_others_ms)}** of it are steps of an evaluation."
@@ -94,7 +96,7 @@ def _slow_unrecorded(facts: Facts, limit: Threshold) -> Found | None:
         text,
         severity=limit.severity(share),
         fix=f"-%%nbprof\n+%%nbprof --steps {begin}:{end}",
-        title=f"Record what every {nth} step waits for",
+        title=title,
     )
 
 
