@@ -89,8 +89,8 @@ def _slow_unrecorded(facts: Facts, limit: Threshold) -> Found | None:
     text += (
         f" (**{often}** times in **{slow.steps:,}** steps without the profiler):"
         f" **{wording.millis(slow.per_step_ms)}** per step on average, **{share:.0f}%** of the"
-        f" time of the cell by the clock. None of that was recorded. {like} Steps {begin} to {end}"
-        " have one of them."
+        " time from the first step of the cell to the last. None of that was recorded."
+        f" {like} Steps {begin} to {end} have one of them."
     )
     return Found(
         text,
@@ -174,7 +174,7 @@ RULES: tuple[AdviceRule, ...] = (
         _slow_unrecorded,
         threshold=Threshold(
             (
-                "chance ≤ {chance:percent}, ≥ {moderate:g} % of the time of the cell (high from"
+                "chance ≤ {chance:percent}, ≥ {moderate:g} % of the time of all steps (high from"
                 " {high:g} %)"
             ),
             chance=CHANCE,

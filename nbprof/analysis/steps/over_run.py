@@ -51,7 +51,7 @@ class Slow:
     extra_ms : float
         By how much they take longer than the others.
     share : float
-        Of the time in which these steps ran, the part that is this.
+        The part that this is of the time from the first step of the cell to the last.
     between : bool
         True if it passes between steps.
     of_others_ms : float
@@ -217,7 +217,7 @@ def _slow(
     since = np.arange(len(rows)) - first
     is_slow = (since >= 0) & (since % every == 0)
     extra_ms = float(np.median(values[is_slow]) - np.median(values[~is_slow]))
-    total_ms = float(times.end[rows[-1]] - times.start[rows[0]]) / 1e6
+    total_ms = float(times.end.max() - times.start.min()) / 1e6
     if extra_ms <= 0 or total_ms <= 0:
         return None
     of_others, number = 0.0, int(rows[first]) + 1
