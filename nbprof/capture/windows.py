@@ -247,8 +247,12 @@ class Windows:
 
     def _stepped(self, kind: str, start_ns: int, end_ns: int) -> None:
         """A recorded step has ended: end the recording with it once enough is known."""
-        enough = self._enough
-        if enough is None or not enough.stepped(kind, start_ns, end_ns) or not self.ends_here:
+        try:
+            is_enough = self._enough is not None and self._enough.stepped(kind, start_ns, end_ns)
+        except Exception:
+            # A fault must not break the user's loop: the cell is recorded whole.
+            self.clock.recorded_step, is_enough = None, False
+        if not is_enough or not self.ends_here:
             return
         with self._change:
             if not self.recording or getattr(self.backend, "records_all", False):

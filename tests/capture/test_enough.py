@@ -238,6 +238,14 @@ def test_only_the_thread_that_started_it_can_end_some_profilers(stub, monkeypatc
     assert session.recording.info.window == [1, 41]
 
 
+def test_a_fault_in_the_counting_is_not_the_programs(stub, monkeypatch):
+    def fails(*_):
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(Enough, "stepped", fails)
+    assert recorded(60).recording.info.window == [1, 60]
+
+
 def test_what_cannot_be_ended_early_is_recorded_whole(stub, monkeypatch):
     Clock(monkeypatch, 0.12)
     stub.records_all = True
