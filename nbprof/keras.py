@@ -15,7 +15,7 @@ import keras
 from nbprof.capture.describe import LeftEarlyError
 from nbprof.capture.keras import LOOPS
 from nbprof.capture.option_field import declared
-from nbprof.capture.options import Options, options_of, signature
+from nbprof.capture.options import ALL, Options, options_of, signature
 from nbprof.core.errors import CaptureError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
                     f"nbprof.keras.Callback has no option {each.name!r}:"
                     f" {each.option.not_in_callback}"
                 )
-        if batches is None:
+        if batches in (None, ALL):
             raise CaptureError(
                 "nbprof.keras.Callback needs the batches to record, for example batches=(10, 15)"
             )
@@ -195,7 +195,7 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
     def _tell(self, session: Session, loop: _Loop, error: BaseException | None) -> None:
         try:
             recording = session.stop(error)
-            first, last = session.options.steps or (1, None)
+            first, last = session.options.window or (1, None)
             if recording is None:
                 self._say(f"nbprof: {session.failure}")
                 return

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { createStore } from "../lib/store.js";
 import { overlaps, selectBars, selectedBars } from "../views/brush.js";
-import { recordedStretches } from "../views/clock.js";
+import { cutText, recordedStretches } from "../views/clock.js";
 import { anchored, borderLabels, clearest, cutLabels } from "../views/stepchart.js";
 import {
   axisLimit,
@@ -26,6 +26,11 @@ describe("the clock of the cell", () => {
       [4, 4],
     ]);
     expect(recordedStretches([0, 0])).toEqual([]);
+  });
+
+  it("names the longest step where the axis cuts it", () => {
+    expect(cutText([10, 400, 12, 300.5], 20)).toBe("the longest takes 400.00 ms");
+    expect(cutText([10, 12], 20)).toBe("");
   });
 });
 

@@ -24,6 +24,12 @@ export function recordedStretches(recorded: ArrayLike<number>): [number, number]
   return stretches;
 }
 
+/** The longest step, where it is longer than the axis. */
+export function cutText(times: ArrayLike<number>, max: number): string {
+  const longest = Math.max(0, ...Array.from(times));
+  return longest > max ? `the longest takes ${ms(longest)}` : "";
+}
+
 export function stepClock(clock: Clock, signal: AbortSignal): HTMLElement {
   const { start_s: start, ms: times, recorded } = clock;
   const n = times.length;
@@ -51,6 +57,9 @@ export function stepClock(clock: Clock, signal: AbortSignal): HTMLElement {
       gridLines(context, heights.slice(1).map(y), width, colours.grid);
       const line = columns(rows, (row) => times[row] as number, 0, n, Math.max(1, Math.floor(width)));
       fillColumns(context, line, y, height, categoryColour(colours, "other"));
+      context.fillStyle = colours.fg;
+      for (let column = 0; column < line.max.length; column++)
+        if ((line.max[column] as number) > max) context.fillRect(column, 0, 2, height);
       if (pointer.row < 0) return;
       context.fillStyle = colours.accent;
       context.fillRect(Math.round(x(pointer.row + 0.5)), 0, 1, height);
@@ -72,10 +81,11 @@ export function stepClock(clock: Clock, signal: AbortSignal): HTMLElement {
     },
   });
   const bottom = bottomAxis(ticksOf(numbers, n, (row) => count(clock.step[row] as number)));
+  const scope = [clock.scope, cutText(times, max)].filter(Boolean).join("; ");
   const left = leftAxis(ticksOf(heights, max), HEIGHT);
   return h(
     "section.of-run",
-    heading("All steps of the cell", clock.scope),
+    heading("All steps of the cell", scope),
     framed("program", ["ms", "step number; shaded: recorded →"], { left, stage, bottom, status }),
   );
 }

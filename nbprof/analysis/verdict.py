@@ -32,6 +32,7 @@ from nbprof.analysis.steps import step_count, warmup
 from nbprof.analysis.steps.bare import BareSteps
 from nbprof.analysis.steps.steps import counted, mostly_lost, waiting_percent
 from nbprof.core.runs import rows_by_code
+from nbprof.core.warmup_limits import FEW_FACTOR
 from nbprof.display import wording
 
 if TYPE_CHECKING:
@@ -936,7 +937,7 @@ def _steady(steps: pd.DataFrame, unit: Unit) -> tuple[bool, str]:
 def _maybe_warmup(steps: pd.DataFrame, unit: Unit) -> str:
     """A note that the first of a few steps may be warm-up; "" where that is decided."""
     factors = [warmup.first_factor(rows) or 0.0 for _, rows in steps.groupby("host")]
-    if max(factors) <= warmup.FEW_FACTOR:
+    if max(factors) <= FEW_FACTOR:
         return ""
     return (
         f". The first takes {max(factors):.1f} times the longest of the others: too few"

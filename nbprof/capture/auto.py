@@ -144,6 +144,18 @@ class AutoBackend:
         return max((getattr(backend, "bytes_per_call", 0) for backend in running), default=0)
 
     @property
+    def bytes_per_event(self) -> int:
+        """The fewest bytes that an event takes in the process."""
+        running = [part.backend for part in self._parts if part.running]
+        each = [getattr(backend, "bytes_per_event", 0) for backend in running]
+        return min(filter(None, each), default=0)
+
+    @property
+    def records_all(self) -> bool:
+        """True if a framework is recorded to the end of the cell in any case."""
+        return any(getattr(part.backend, "records_all", False) for part in self._parts)
+
+    @property
     def since(self) -> Since | None:
         """When the recording of the primary backend began."""
         return next((part.since for part in self._all if part.backend is self.primary), None)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from nbprof.capture.options import Options, options_of, signature
+from nbprof.capture.options import ALL, Options, options_of, signature
 from nbprof.capture.shield import Shield
 from nbprof.core import remedies
 from nbprof.core.errors import CaptureError, NbprofError
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
     """Record a block, or each call of a function, as a `Profile`.
 
-    After the block, the object has everything that a `Profile` has.
+    After the block, the object has everything that a `Profile` has. A block whose steps take long
+    is recorded until enough of them is known, unless `steps` or `seconds` say otherwise;
+    ``steps="all"`` records all of it.
 
     An exception in the block propagates as if nbprof were not there, and what was recorded up to
     then is kept.
@@ -189,7 +191,8 @@ _lock = threading.Lock()
 def start(**options: Any) -> None:
     """Start recording; `nbprof.stop()`, possibly in another cell or function, ends it.
 
-    If nothing can be recorded, a warning says why; nothing is raised. A recording that is already
+    It goes on until then, whatever it has recorded, unless `steps` or `seconds` say otherwise. If
+    nothing can be recorded, a warning says why; nothing is raised. A recording that is already
     running is stopped, and its files are kept.
 
     Parameters
@@ -208,6 +211,8 @@ def start(**options: Any) -> None:
     >>> train()  # doctest: +SKIP
     >>> p = nbprof.stop()  # doctest: +SKIP
     """
+    if options.get("steps") is None:
+        options["steps"] = ALL
     block = profile(**options)
     block._begin(stacklevel=3)
     with _lock:

@@ -71,6 +71,9 @@ class Bounds:
         Called with a sentence, once, on the thread of the bounds.
     trouble : callable, optional
         Called with a note if it can watch no longer.
+    grew : callable, optional
+        Called with the growth of the process since the end of the first recorded step, each time
+        it is read.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class Bounds:
         has_step: Callable[[], bool],
         reached: Callable[[str], None],
         trouble: Callable[[Note], None] = lambda _: None,
+        grew: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._seconds = seconds
         self._asked_gb = limit_gb
@@ -87,6 +91,7 @@ class Bounds:
         self._has_step = has_step
         self._reached = reached
         self._trouble = trouble
+        self._grew = grew
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, name="nbprof-bounds", daemon=True)
         self.grown = 0
@@ -129,6 +134,8 @@ class Bounds:
             if not counted_from_step and self._has_step():
                 base, counted_from_step = now, True
             self.grown = now - base
+            if counted_from_step:
+                self._grew(self.grown)
             counts = counted_from_step or self._asked_gb is not None
             if self.grown <= self.limit:
                 continue

@@ -114,6 +114,9 @@ class StepClock:
     open_marker, open_wait : callable or None
         Open a span that may become a step, and one around a wait of a step; None while nothing
         records.
+    recorded_step : callable or None
+        Called after each recorded step with its kind, its begin and its end in ns of
+        `time.perf_counter_ns`, on the thread that ends it.
     waits : Waits
         The time that steps spent waiting for input, if it can be measured.
     times : StepTimer
@@ -148,6 +151,7 @@ class StepClock:
         self.fault = ""
         self.open_marker: OpenMarker | None = None
         self.open_wait: Callable[[str], Span] | None = None
+        self.recorded_step: Callable[[str, int, int], None] | None = None
         self.started = time.perf_counter()
         self.waits = Waits()
         self.times = StepTimer()
@@ -249,8 +253,7 @@ class StepClock:
                 marker.close(self.seen + 1, batches)
                 # The recording may have ended since the marker was opened; then it is in no file.
                 self.marked += self.open_marker is not None
-            self.times.stepped(self._began_ns, now_ns, kind)
-            self._count(kind, origin)
+            self._count(kind, origin, self._began_ns, now_ns)
         self.enter(kind)
 
     def bounds(self, kind: str) -> None:
@@ -333,8 +336,7 @@ class StepClock:
             elif outcome == "done" and not root.depth:
                 if self.open_marker is not None:
                     self.marked += 1
-                self.times.stepped(root.began_ns, now_ns, kind)
-                self._count(kind, root.origin)
+                self._count(kind, root.origin, root.began_ns, now_ns)
 
     def stop(self) -> None:
         """Close the open marker and do nothing from now on."""
@@ -344,7 +346,7 @@ class StepClock:
     def release(self) -> None:
         """The recording is over: drop the references to its owner."""
         self._begin_window = self._end_window = lambda: None
-        self._on_step = self._after_step = None
+        self._on_step = self._after_step = self.recorded_step = None
 
     def abandon(self) -> None:
         """Forget everything without touching the framework (after a fork, after an error)."""
@@ -406,7 +408,8 @@ class StepClock:
                 self.first, self._last = self.first + self.every, self._last + self.every
             self._end_window()
 
-    def _count(self, kind: str, origin: str) -> None:
+    def _count(self, kind: str, origin: str, start_ns: int, end_ns: int) -> None:
+        self.times.stepped(start_ns, end_ns, kind)
         with self._lock:
             self.seen += 1
             self.kind = kind
@@ -416,6 +419,9 @@ class StepClock:
             act, self._after_step = self._after_step, None
         if act is not None:
             act()
+        recorded_step = self.recorded_step
+        if recorded_step is not None:
+            recorded_step(kind, start_ns, end_ns)
         if self._on_step is not None:
             self._on_step(self)
 

@@ -251,6 +251,25 @@ def recording_ended(why: str, seen: int, *, in_step: bool) -> Note:
     return info("recording_ended", text)
 
 
+def recorded_enough(window: tuple[int, int], why: str, later: Mapping[str, int], by: str) -> Note:
+    """The recording ended once enough was known; `later` has the steps after it, by kind."""
+    option = "--steps all records the whole cell"
+    if by != "cell":
+        option = 'steps="all" records the whole block'
+    ran = "no further step ran"
+    if later:
+        kinds = ""
+        if len(later) > 1:
+            each = listed([f"{number:,} {kind}" for kind, number in later.items()], "and")
+            kinds = f" ({each})"
+        ran = f"{plural(sum(later.values()), 'later step')}{kinds} ran without the profiler"
+    return info(
+        "recorded_enough",
+        f"steps {window[0]:,} to {window[1]:,} were recorded, until {why}; {ran}, and nothing after"
+        f" step {window[1]:,} was recorded; {option}",
+    )
+
+
 def no_further_window(why: str) -> Note:
     """The same between two windows."""
     return info("recording_ended", f"{why}: no further window was recorded")

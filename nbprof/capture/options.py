@@ -23,6 +23,9 @@ BACKENDS = tuple(RECORDED)
 PYTHON = "python"
 """The backend that records without a framework."""
 
+ALL = "all"
+"""What `steps` is where the cell is to be recorded from its beginning to its end."""
+
 CHOICES = ("auto", *BACKENDS, PYTHON)
 """What `backend` may be."""
 
@@ -66,15 +69,18 @@ class Options:
         choices=CHOICES,
         setting=Setting("Framework"),
     )
-    steps: tuple[int, int | None] | None = option(
+    steps: tuple[int, int | None] | str | None = option(
         None,
-        "record only steps A to B, counted from 1, both included",
+        "record only steps A to B, counted from 1, both included; all: the whole cell",
         metavar="A:B",
-        default="all",
-        undo="all",
-        more='`"10:20"`, `(10, 20)`, or `(10, None)` for all from the tenth on',
+        default="until enough is known",
+        undo="auto",
+        more=(
+            '`"10:20"`, `(10, 20)`, `(10, None)` for all from the tenth on, or `"all"`; see [Which'
+            " steps](#which-steps)"
+        ),
         setting=Setting(
-            "Steps", unset="", limits={"pattern": r"^\s*(\d+\s*:?\s*\d*|:\s*\d+)?\s*$"}
+            "Steps", unset="", limits={"pattern": r"^\s*(\d+\s*:?\s*\d*|:\s*\d+|all)?\s*$"}
         ),
         not_in_callback="use batches=(10, 15)",
     )
@@ -102,8 +108,8 @@ class Options:
         "stop recording after S seconds, a day at most, at the end of a step",
         metavar="S",
         type=float,
-        default="when the cell ends",
-        undo="all",
+        default="until enough is known",
+        undo="auto",
         setting=Setting("Seconds", unset=0, limits={"minimum": 0, "maximum": int(LONGEST_S)}),
     )
     limit_gb: float | None = option(
@@ -226,7 +232,7 @@ class Options:
                 raise CaptureError(why)
         if self.host_level not in (0, 1, 2, 3):
             raise CaptureError(f"the host level must be 0, 1, 2 or 3, not {self.host_level!r}")
-        if self.steps is not None:
+        if self.steps not in (None, ALL):
             _check_steps(self.steps)
         if self.warmup is not None and not (_is_integer(self.warmup) and self.warmup >= 0):
             raise CaptureError(f"the warm-up must be 0 or more steps, not {self.warmup!r}")
@@ -265,6 +271,16 @@ class Options:
         except NbprofError as error:
             raise CaptureError(str(error)) from None
 
+    @property
+    def window(self) -> tuple[int, int | None] | None:
+        """The range of steps to record; None if none was asked for."""
+        return self.steps if isinstance(self.steps, tuple) else None
+
+    @property
+    def until_enough(self) -> bool:
+        """True if recording may end once enough is known."""
+        return self.steps is None and self.seconds is None
+
     def given_for_npu(self, *names: str) -> list[str]:
         """Flags of the options of an NPU that differ from their defaults."""
         flags = []
@@ -275,7 +291,7 @@ class Options:
         return flags
 
     def _check_every(self) -> None:
-        first, last = self.steps or (1, None)
+        first, last = self.window or (1, None)
         if last is None:
             raise CaptureError(
                 "'every' repeats a window of steps and needs its first and last step, as in --steps"
@@ -306,8 +322,10 @@ def options_of(chosen: Mapping[str, Any]) -> Options:
             raise CaptureError(f"unknown option {name!r}: {hint}")
     values = dict(chosen)
     steps = values.get("steps")
-    if isinstance(steps, str):
+    if isinstance(steps, str) and steps.strip() != ALL:
         values["steps"] = parse_steps(steps)
+    elif isinstance(steps, str):
+        values["steps"] = ALL
     elif isinstance(steps, list):
         values["steps"] = tuple(steps)
     if isinstance(values.get("logdir"), os.PathLike):
@@ -371,7 +389,7 @@ def parse_steps(text: str) -> tuple[int, int | None]:
     match = re.fullmatch(r"\s*(\d*)\s*(:?)\s*(\d*)\s*", text)
     if not match or not (match[1] or match[3]):
         raise CaptureError(
-            f"--steps takes A:B, A:, :B or one number (steps are counted from 1), not {text!r}"
+            f"--steps takes A:B, A:, :B, one number (steps are counted from 1) or all, not {text!r}"
         )
     first = int(match[1] or 1)
     last: int | None = first

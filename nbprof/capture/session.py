@@ -19,6 +19,7 @@ from nbprof.capture import describe, keras, notes, torch_threads
 from nbprof.capture.auto import AutoBackend, one_at_a_time, used_before
 from nbprof.capture.clock import StepClock, set_current
 from nbprof.capture.detect import choose
+from nbprof.capture.enough import trains
 from nbprof.capture.imports import ImportWatch
 from nbprof.capture.loaders import PY_DATASETS
 from nbprof.capture.options import BACKENDS, PYTHON, Options
@@ -98,14 +99,14 @@ class Session:
         self._stopped = False
         self._imported_before = set(filter(is_imported, BACKENDS))
         self.clock = StepClock(
-            window=self.options.steps,
+            window=self.options.window,
             every=self.options.every,
             batches_of=batches_of,
             begin_window=lambda: self.windows.begin(),
             end_window=lambda: self.windows.end(),
             on_step=on_step,
         )
-        self.windows = Windows(self.options, self.clock)
+        self.windows = Windows(self.options, self.clock, trains=trains(source))
 
     @property
     def backend(self) -> Backend | None:
@@ -174,7 +175,7 @@ class Session:
                 module = sys.modules[named(name).recorder.module]
                 expected = name in self._choice.expected
                 auto.add(self._new_backend(module), expected=expected)
-        if self.options.steps is None:
+        if self.options.window is None:
             self.windows.begin()
         self.failure = self.windows.failure
         if auto is not None and not self.failure:
@@ -300,7 +301,7 @@ class Session:
             return
         try:
             self.windows.backend = backend = self._new_backend(module)
-            if self.options.steps is None:
+            if self.options.window is None:
                 self.windows.begin()
             self.failure = self.windows.failure
             self._hook(backend)
@@ -390,6 +391,8 @@ class Session:
         capture.boundaries = list(clock.boundaries)
         capture.step_times = clock.times.packed()
         capture.cell_failed = error is not None
+        capture.cell_s = time.perf_counter() - clock.started
+        capture.ended_before = self.windows.ended_before
         if error is not None:
             capture.error = describe.failure(error, failed_at, clock.seen)
             capture.failed_at_step = failed_at
@@ -412,6 +415,7 @@ class Session:
         about_cell = [
             *describe.how_steps_were_found(clock),
             *self.windows.notes,
+            *self.windows.about_rest(),
             *getattr(self.backend, "notes", list)(),
         ]
         if self.windows.failure:
@@ -420,8 +424,8 @@ class Session:
             about_cell.append(notes.steps_not_marked(clock.seen, clock.fault))
         if clock.batches > 1:
             about_cell.append(notes.batches_per_step(clock.batches))
-        if self.options.steps is not None and not clock.batches_of:
-            first, last = self.options.steps
+        if self.options.window is not None and not clock.batches_of:
+            first, last = self.options.window
             if last and clock.seen < last:
                 about_cell.append(notes.steps_not_reached(first, last, clock.seen))
         return about_cell
@@ -469,7 +473,7 @@ class Session:
         return companions
 
     def _why_nothing(self) -> str:
-        window = self.options.steps
+        window = self.options.window
         if self.backend is not None and window:
             return self._why_no_window(self.backend, window)
         awaited = f"{listed(self.awaited, 'and')} {_be(self.awaited)}"

@@ -21,6 +21,8 @@ class StepTimer:
 
     def __init__(self, limit: int = 20_000) -> None:
         self.count = 0
+        self.by_kind: dict[str, int] = {}
+        """Number of steps of each kind."""
         self._profiled_before = StepTimer.profiled
         self._limit = limit
         self._since = time.perf_counter_ns()
@@ -34,6 +36,7 @@ class StepTimer:
     def stepped(self, start_ns: int, end_ns: int, kind: str) -> None:
         """A step has ended; times are of `time.perf_counter_ns`."""
         self.count += 1
+        self.by_kind[kind] = self.by_kind.get(kind, 0) + 1
         if len(self._start) < self._limit:
             self._start.append(start_ns - self._since)
             self._end.append(end_ns - self._since)

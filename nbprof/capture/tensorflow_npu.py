@@ -125,7 +125,7 @@ class AdapterOptions:
             )
             return None
         self._output = output
-        if options.steps or options.seconds:
+        if options.window or options.seconds:
             self._note(info(notes.WITHOUT_EFFECT, remedies.ADAPTER_WHOLE))
         return output
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from nbprof.capture import describe, notes
 from nbprof.capture.clock import Marker, StepClock
 from nbprof.capture.contention import Contention
+from nbprof.capture.enough import EVENTS, Enough
 from nbprof.capture.loops import Recorder, Snapshot
 from nbprof.capture.machine import machine
 from nbprof.capture.options import Options
@@ -71,7 +72,9 @@ class Backend(Protocol):
     while it records has a method ``notes()`` that returns those; one that can mark waiting for
     input has a method ``open_wait()`` that returns a `Span`; one whose recording may begin later
     than the window has an attribute ``since``, a `Since`; one that holds Python calls in memory
-    until it is stopped has an attribute ``bytes_per_call``.
+    until it is stopped has an attribute ``bytes_per_call``; one that holds events in the memory of
+    the process has ``bytes_per_event``, and one that records the whole cell in any case
+    ``records_all``.
     """
 
     @property
@@ -115,6 +118,8 @@ class Windows:
     options : Options
     clock : StepClock
         Counts the steps; it is given the markers of the framework while the profiler runs.
+    trains : bool
+        True if the cell is known to train.
 
     Attributes
     ----------
@@ -129,9 +134,11 @@ class Windows:
         Why the last attempted window was not recorded.
     recording : bool
         True while the profiler runs.
+    ended_before : bool
+        True if the recording had ended before the cell did.
     """
 
-    def __init__(self, options: Options, clock: StepClock) -> None:
+    def __init__(self, options: Options, clock: StepClock, *, trains: bool = False) -> None:
         self.options = options
         self.clock = clock
         self.backend: Backend | None = None
@@ -140,7 +147,11 @@ class Windows:
         self.companion_runs: dict[Path, list[Path]] = {}
         self.notes: list[Note] = []
         self.failure = ""
-        self.recording = False
+        self.recording = self.ended_before = False
+        self._trains = trains
+        self._enough: Enough | None = None
+        self._ran_by_then: dict[str, int] = {}
+        """Number of steps of each kind when enough was known."""
         # Bounds are watched on another thread, while the cell's thread may begin or end a window.
         self._change = threading.RLock()
         self._over = False
@@ -198,6 +209,9 @@ class Windows:
             self.notes += self._start_notes
             self.clock.open_wait = getattr(self.backend, "open_wait", None)
             self.clock.open_marker = self.backend.open_marker
+            if self.options.until_enough:
+                self._enough = Enough(self.options.warmup, trains=self._trains)
+                self.clock.recorded_step = self._stepped
             self._contention = Contention()
             self.clock.waits.loaders.begin()
             self._reserve = Reserve()
@@ -219,8 +233,45 @@ class Windows:
                 lambda: self.clock.marked > 0,
                 self.end_soon,
                 lambda note: self.notes.append(note),
+                self._grew,
             )
             self._bounds.start()
+
+    def _grew(self, grown: int) -> None:
+        """The process has grown by so many bytes since the first recorded step."""
+        # No profiler counts its events, and what the program itself needs grows, too: there are at
+        # most so many.
+        enough, each = self._enough, getattr(self.backend, "bytes_per_event", 0)
+        if enough is not None and each and grown >= each * EVENTS:
+            enough.grown = grown
+
+    def _stepped(self, kind: str, start_ns: int, end_ns: int) -> None:
+        """A recorded step has ended: end the recording with it once enough is known."""
+        try:
+            is_enough = self._enough is not None and self._enough.stepped(kind, start_ns, end_ns)
+        except Exception:
+            # A fault must not break the user's loop: the cell is recorded whole.
+            self.clock.recorded_step, is_enough = None, False
+        if not is_enough or not self.ends_here:
+            return
+        with self._change:
+            if not self.recording or getattr(self.backend, "records_all", False):
+                return
+            self._over, self._late_end_note = True, None
+            self._ran_by_then = dict(self.clock.times.by_kind)
+            self.end()
+        self._ended.set()
+
+    def about_rest(self) -> list[Note]:
+        """The note on the steps after the recording, if it ended because enough was known."""
+        if self._enough is None or not self._ran_by_then:
+            return []
+        later = {}
+        for kind, count in self.clock.times.by_kind.items():
+            if count > self._ran_by_then.get(kind, 0):
+                later[kind] = count - self._ran_by_then.get(kind, 0)
+        first, last = self._since.seen + 1, sum(self._ran_by_then.values())
+        return [notes.recorded_enough((first, last), self._enough.why, later, self.by)]
 
     def _limit_of_calls(self) -> float:
         from nbprof.capture.bounds import GB, free_bytes
@@ -283,7 +334,7 @@ class Windows:
             if not self.recording or self.backend is None or self.folder is None:
                 return
             self.recording = False
-            self.clock.open_marker = self.clock.open_wait = None
+            self.clock.open_marker = self.clock.open_wait = self.clock.recorded_step = None
             self._line_times()
             self._end_sampling()
             self._release()
@@ -297,7 +348,7 @@ class Windows:
     def end(self) -> None:
         """Stop the framework's profiler, and move its files to the logdir. Never raises."""
         with self._change, shielded(soon=True):
-            self.clock.open_marker = self.clock.open_wait = None
+            self.clock.open_marker = self.clock.open_wait = self.clock.recorded_step = None
             if not self.recording or self.backend is None or self.folder is None:
                 return
             self.recording = False
@@ -324,7 +375,8 @@ class Windows:
                 self._bounds.cancel()
 
     def close(self) -> None:
-        """End the current window; no other begins any more."""
+        """The cell ends, and with it the current window; no other begins any more."""
+        self.ended_before = bool(self.recordings) and not self.recording
         self._over = True
         self._ended.set()
         bounds, self._bounds = self._bounds, None
@@ -406,7 +458,7 @@ class Windows:
 
     def main_recording(self) -> Recording:
         """The window to show, with all others: the last with all its steps, else the last."""
-        first, last = self.options.steps or (1, None)
+        first, last = self.options.window or (1, None)
         steps = 0
         if last is not None and not self.clock.batches_of:
             steps = last - first + 1
@@ -466,7 +518,7 @@ class Windows:
             elapsed_s=ended - since.time,
             steps_seen=clock.seen,
             steps_marked=marked,
-            notes=[*describe.how_steps_were_found(clock), *self.notes],
+            notes=[*describe.how_steps_were_found(clock), *self.notes, *self.about_rest()],
             label=self.label,
             notebook=self.notebook,
             precision=describe.precision(),

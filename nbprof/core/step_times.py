@@ -58,6 +58,12 @@ class StepTimes:
             recorded |= (self.start < end) & (self.end > begin)
         return recorded
 
+    @property
+    def later(self) -> int:
+        """The number of steps after the last recorded one."""
+        recorded = np.flatnonzero(self.recorded)
+        return self.count - 1 - int(recorded[-1]) if len(recorded) else 0
+
     def packed(self) -> dict[str, Any]:
         """The same as plain values for JSON."""
         columns = (

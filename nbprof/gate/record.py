@@ -8,6 +8,7 @@ from typing import Any
 
 from nbprof.capture.block import profile
 from nbprof.capture.detect import backend_of, names_in
+from nbprof.capture.options import ALL
 from nbprof.capture.steps import step
 from nbprof.capture.used import of_module, of_type
 from nbprof.core.errors import CaptureError, NbprofError
@@ -68,6 +69,7 @@ def record(
     _check_count("warmup", warmup, 0)
     _check_count("repeats", repeats, 1)
     options = {"save": "logdir" in options, **options}
+    options.setdefault("steps", ALL)
     options.setdefault("backend", _framework(function, args))
     for _ in range(warmup):
         _wait_for(function(*args))

@@ -91,14 +91,14 @@ def phase(session: Session, stopping: bool = False) -> tuple[str, str]:
             return "over", "recorded; the cell continues"
         first, last = window
         steps = f"step {first:,}" if first == last else f"steps {first:,} to {last:,}"
-        return "over", f"recorded {steps}; the cell continues"
+        return "over", f"recorded {steps}; the rest runs without the profiler"
     if session.failure or windows.failure:
         return "over", "not recording; the cell continues"
     if windows.over:
         return "end", "writing the recording"
     if windows.backend is None:
         return "wait", f"waiting for {wording.listed(session.awaited, 'or')}"
-    if windows.options.steps is not None:
+    if windows.options.window is not None:
         unit = "batch" if clock.batches_of else "step"
         return "wait", f"waiting for {unit} {clock.first:,}"
     return "wait", "waiting"

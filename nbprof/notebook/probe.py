@@ -146,7 +146,7 @@ def _second_run(
         state = State(namespace, names_read(tree, inner))
         _check(state, in_place=in_place)
         inputs = Inputs(
-            max(capture.elapsed_s if capture is not None else 0.0, 1.0),
+            max(capture.cell_s if capture is not None else 0.0, 1.0),
             lambda value: _name_of(namespace, value),
         )
         again = _record(options, source, namespace, inputs, run)
@@ -275,7 +275,10 @@ def _measured(run: Run, inputs: Inputs, recorded: float) -> tuple[float, str]:
             f"the second run still waits for input, {part}: not all of it could be removed."
         )
     verb = "are" if len(used) > 1 else "is"
-    return mean, f"{len(used):,} of {wording.plural(len(frame), 'step')} of it {verb}"
+    noun = "step"
+    if run.capture is not None and run.capture.ended_before:
+        noun = "recorded step"
+    return mean, f"{len(used):,} of {wording.plural(len(frame), noun)} of it {verb}"
 
 
 def _name_of(namespace: dict[str, Any], value: Any) -> str:

@@ -40,7 +40,11 @@ class CaptureInfo:
     started : str
         When, in ISO form with the time zone.
     elapsed_s : float
-        How long the cell ran under the recording.
+        How long the cell ran while it was recorded.
+    cell_s : float
+        How long the cell ran, recorded or not.
+    ended_before : bool
+        True if the recording had ended before the cell did.
     steps_seen : int
         Steps that ended, whether recorded or not.
     steps_marked : int
@@ -146,6 +150,8 @@ class CaptureInfo:
     settings: dict[str, str] = field(default_factory=dict)
     loaders: dict[str, Any] = field(default_factory=dict)
     step_times: dict[str, Any] = field(default_factory=dict)
+    cell_s: float = 0.0
+    ended_before: bool = False
 
     @property
     def warmup(self) -> int | None:

@@ -47,7 +47,7 @@ def facts(run: Run) -> list[str]:
     """
     if (alone := register.alone(run)) and alone.facts:
         return [*alone.facts, device(run)]
-    result = [step_count.format_count(run.steps, len(run.hosts), unit_of(run))]
+    result = [_steps(run)]
     if (length := seconds(run)) is not None:
         result.append(wording.duration(length))
     result.append(device(run))
@@ -58,6 +58,16 @@ def facts(run: Run) -> list[str]:
         if recorded not in ("", label(run)):
             result.append(recorded)
     return result
+
+
+def _steps(run: Run) -> str:
+    """`24 steps`, or `24 steps of 2,000` where others ran without the profiler."""
+    text, capture = step_count.format_count(run.steps, len(run.hosts), unit_of(run)), run.capture
+    if capture is None or len(run.hosts) != 1 or capture.steps_marked != len(run.steps):
+        return text
+    if capture.steps_seen <= capture.steps_marked:
+        return text
+    return f"{text} of {capture.steps_seen:,}"
 
 
 def created(run: Run) -> str:
@@ -122,10 +132,12 @@ def _failed_cell(run: Run, error: str) -> Notice:
     title = _failure(error)
     if not title.endswith("…"):
         title = f"{title.rstrip('.')}."
-    if out_of_memory(run):
+    recorded = step_count.format_count(run.steps, len(run.hosts), unit_of(run))
+    if run.capture is not None and run.capture.ended_before:
+        text = f"The recording had ended before, so the cause is not in it; it has {recorded}."
+    elif out_of_memory(run):
         text = _at_the_peak(run)
     else:
-        recorded = step_count.format_count(run.steps, len(run.hosts), unit_of(run))
         text = f"The dashboard shows what was recorded up to that point: {recorded}."
     return Notice(kind="partial", title=title, text=text)
 
@@ -193,8 +205,9 @@ def _at_the_peak(run: Run) -> str:
 
 
 def out_of_memory(run: Run) -> bool:
-    """True if memory ran out in the cell."""
-    return run.capture is not None and run.capture.out_of_memory
+    """True if memory ran out while the cell was recorded."""
+    capture = run.capture
+    return capture is not None and capture.out_of_memory and not capture.ended_before
 
 
 def _cell_failed(run: Run) -> bool:

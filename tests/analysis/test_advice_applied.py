@@ -212,6 +212,8 @@ APPLIED = {
     ),
     "idle_devices": ({"evidence": Evidence(idle_devices=Idle("GPU", 8, 6))}, {"evidence": Evidence(idle_devices=None)}),
     "periodic": (cases.rhythm(9.0, what_ms=90.0), cases.rhythm(0.9, what_ms=9.0)),
+    "slow_unrecorded": (cases.slow_unrecorded(0.2), {"evidence": Evidence()}),
+    "slowing": (cases.slowing(20.0), {"evidence": Evidence()}),
     "memory_growth": (cases.growing(), cases.growing(rising=0.1, each=0.0)),
     "premapped_small": (
         {"evidence": Evidence(texts=("premapped region: RESOURCE_EXHAUSTED: Attempting to allocate 6.00G.",))},

@@ -28,6 +28,7 @@ from nbprof.analysis.ops.torch_runtime import Calls, Runtime
 from nbprof.analysis.python import PythonUse, TopFunction
 from nbprof.analysis.rule import ALL, JAX, OURS, PYTORCH, TENSORFLOW, Found, Rule, Target, Threshold
 from nbprof.analysis.steps.bare_parts import BareParts
+from nbprof.analysis.steps.over_run import Slow, Slowing
 from nbprof.analysis.steps.periodic import Periodic
 from tests.analysis.test_advice import OWN_LOOP, code, found
 from tests.support import advice_page
@@ -324,6 +325,25 @@ def growing(steps=10, rising=0.9, each=1000.0, **more):
         "GPU:0", steps, rising, each, grown=10_000, peak=1_000_000, capacity=2_000_000, **more
     )
     return torch() | {"evidence": Evidence(growth=growth)}
+
+
+def slow_unrecorded(share=0.03, chance=0.01, **more):
+    """Every 500th step is slow, of steps that no profiler recorded."""
+    slow = Slow(
+        every=500,
+        numbers=np.array([999, 1499, 1999]),
+        steps=1500,
+        chance=chance,
+        extra_ms=100.0,
+        share=share,
+        recorded=np.zeros(0, np.int64),
+        **{"between": False, "of_others_ms": 0.0, "example": (997, 999), **more},
+    )
+    return {"evidence": Evidence(slow_unrecorded=slow)}
+
+
+def slowing(last_ms):
+    return {"evidence": Evidence(slowing=Slowing(500, 10.0, last_ms))}
 
 
 def written(**values):
@@ -773,6 +793,13 @@ RULES = {
         (rhythm(32.0, what_ms=320.0, validated=15.0), True),
         (torch(), False),
     ],
+    "slow_unrecorded": [
+        (slow_unrecorded(), True),
+        (slow_unrecorded(share=0.0299), False),
+        (slow_unrecorded(chance=0.011), False),
+        (torch(), False),
+    ],
+    "slowing": [(slowing(12.0), True), (slowing(11.99), False), (torch(), False)],
     "memory_growth": [
         (growing(), True),
         (growing(steps=9), False),
@@ -888,7 +915,9 @@ def test_a_rule_speaks_from_its_threshold_on(rule, asked, speaks):
         "pods",
         "trace",
     )
-    assert code(row["fix"]).body or rule == "other", "the first line of the cell alone"
+    assert code(row["fix"]).body or rule in ("other", "slow_unrecorded"), (
+        "the first line of the cell alone"
+    )
     gain = row["gain_ms_per_step"]
     assert np.isnan(gain) or (WORTH_PERCENT <= gain <= 100.0 and row["gain_is"])
     text = " ".join(row[["title", "evidence", "fix"]])
@@ -1024,7 +1053,9 @@ def test_without_recording_the_host_bounds_a_step_that_a_device_shortens_little(
 def test_the_code_is_of_the_framework(rule, framework):
     asked = {**RULES[rule][0][0], "framework": framework, "functions": OWN_LOOP}
     row = found(**asked).loc[rule]
-    assert code(row["fix"]).body or rule == "other", "the first line of the cell alone"
+    assert code(row["fix"]).body or rule in ("other", "slow_unrecorded"), (
+        "the first line of the cell alone"
+    )
     words = ("jax", "jnp.") if framework == "TensorFlow" else ("tf.", "layers.", "TF_GPU")
     for word in words if not rule.startswith("premapped") else ():
         assert word not in row["fix"], word

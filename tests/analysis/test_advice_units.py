@@ -66,6 +66,8 @@ def test_rules_that_need_several_units_are_not_asked_about_a_recording(monkeypat
             "compile",
             "periodic",
             "memory_growth",
+            "slow_unrecorded",
+            "slowing",
             "between_steps",
             "small_batch",
             "optimizer_loop",

@@ -49,6 +49,13 @@ ALL = [
     notes.recording_ended("5 s passed", 1000, in_step=True),
     notes.recording_ended("5 s passed", 0, in_step=True),
     notes.recording_ended("5 s passed", 0, in_step=False),
+    notes.recorded_enough(
+        (1, 24), "22 steps after warm-up had taken 3.1 s", {"train": 1976}, "cell"
+    ),
+    notes.recorded_enough(
+        (1, 3), "steps after warm-up had taken 15 s", {"train": 9, "test": 2}, "block"
+    ),
+    notes.recorded_enough((2, 24), "steps after warm-up had taken 10 s", {}, "cell"),
     notes.no_further_window("5 s passed"),
     notes.recording_not_ended("5 s passed", "PyTorch"),
     notes.bounds_failed(ERROR),

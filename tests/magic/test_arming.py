@@ -359,7 +359,7 @@ def test_defaults_hold_where_nothing_is_typed(shell, monkeypatch, capsys):
     shell.run_cell("%nbprof defaults --steps 2:4 --no-stacks")
     shell.run_cell("%%nbprof\n1")
     assert seen.pop()[:3] == ((2, 4), False, 500)
-    shell.run_cell("%%nbprof --steps all --stacks --events 7\n1")
+    shell.run_cell("%%nbprof --steps auto --stacks --events 7\n1")
     assert seen.pop()[:3] == (None, True, 7)
     shell.run_cell("%nbprof 1")
     assert seen.pop()[:3] == ((2, 4), False, 500)

@@ -157,7 +157,7 @@ def test_the_phases_of_a_window(record):
     assert phase(session, stopping=True) == ("end", "ending the recording after this step")
     session.clock.root_ends("train")
     step(session, 5)
-    assert phase(session) == ("over", "recorded steps 3 to 4; the cell continues")
+    assert phase(session) == ("over", "recorded steps 3 to 4; the rest runs without the profiler")
 
 
 def test_windows_that_come_again(record):
@@ -290,7 +290,7 @@ def test_stop_ends_the_recording_after_the_step_and_not_the_cell(record):
         step(session, 4)
         until(
             lambda: page.last.startswith(
-                "nbprof: recorded steps 1 to 3; the cell continues · step 7"
+                "nbprof: recorded steps 1 to 3; the rest runs without the profiler · step 7"
             )
         )
         assert "full" not in page.last

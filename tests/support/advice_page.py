@@ -38,7 +38,8 @@ evidence in figures of this profile, the code for the change in the framework us
   and up to {JAX.slows_host:g} times under JAX's ([measured](benchmarks.md)). So rules about host time are silent where the GPU is busy for
   {100 / PYTORCH.slows_host:g} % of step time or more (JAX: {100 / JAX.slows_host:g} %), as without the recording it might never wait, and their gain is *up to*. Where it is
   busy for less, the host is slower for certain, and rules about device time alone are of low severity, their gain is *up to*, and they are
-  silent below {PART_MODERATE:g} % of step time. With enough bare steps the measured slowdown decides instead, an optimizer's gain is *about*,
+  silent below {PART_MODERATE:g} % of step time. Where enough steps of the cell ran without the profiler
+  ([bare steps](capture.md#steps-without-the-profiler)), the measured slowdown decides instead, an optimizer's gain is *about*,
   and rules about device time alone are silent below {PART_HIGH:g} % of a step that the host bounds.
 - A rule is silent where the recording shows that its remedy is applied (*done already if*), even if the cost is still there, and
   where the recording lacks what the advice is about: a recording of inference gets no advice on optimizers. Where only a part of the

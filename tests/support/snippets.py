@@ -50,6 +50,8 @@ EXAMPLES: dict[str, Any] = {
     "also": "a multiple of 32",
     "multiple": 8,
     "found": SimpleNamespace(host=0, every=10),
+    "begin": 498,
+    "end": 500,
     "size": 63,
     "full": 64,
     "bad": 100,

@@ -17,7 +17,7 @@ export function codeSection({ cells, notes }: Code): HTMLElement {
   );
   return h(
     "section.of-run",
-    heading("Your code", cells.length ? "time of each line while the cell ran" : "", runTag()),
+    heading("Your code", cells.length ? "time of each line while the cell was recorded" : "", runTag()),
     ...cells.map(({ title, table }) =>
       h("div.lines", { role: "group", "aria-label": title }, h("h4", title), listing(table, longest)),
     ),

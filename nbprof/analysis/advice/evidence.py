@@ -32,6 +32,7 @@ from nbprof.analysis.memory.modules import Named
 from nbprof.analysis.pods.own_time import COLLECTIVES
 from nbprof.analysis.steps.bare_parts import BareParts
 from nbprof.analysis.steps.inside import begin_in_steps
+from nbprof.analysis.steps.over_run import Slow, Slowing
 from nbprof.analysis.steps.periodic import Periodic
 from nbprof.analysis.steps.step_rows import step_bounds
 from nbprof.analysis.steps.steps import COPIED, counted, mostly_lost, waiting_percent
@@ -331,6 +332,10 @@ class Evidence:
     """How the step is written."""
     periodic: Piece[Periodic | None] = Piece(None, None)
     """Steps at equal distances that are slower than the others."""
+    slow_unrecorded: Piece[Slow | None] = Piece(None, None)
+    """The same by the clock of the cell, where none of these steps was recorded."""
+    slowing: Piece[Slowing | None] = Piece(None, None)
+    """Steps of the cell that take longer and longer."""
     not_launched_ms: Piece[Callable[[], float]] = Piece(None, lambda: float("inf"))
     """Returns the time per step in which devices are idle and their next work is not launched, in
     ms; infinite if no launch is known. Called only for findings that would blame the host.

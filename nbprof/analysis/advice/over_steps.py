@@ -6,8 +6,18 @@ from __future__ import annotations
 
 from nbprof.analysis.advice.checks import PART_HIGH, PART_MODERATE
 from nbprof.analysis.advice.code import VALIDATED, validation
-from nbprof.analysis.advice.facts import MEMORY, TRACE, AdviceRule, Facts
-from nbprof.analysis.rule import ABOUT, ALL, OURS, OUTSIDE, Found, Rule, Shown, Threshold
+from nbprof.analysis.advice.facts import INPUT, MEMORY, TRACE, AdviceRule, Facts
+from nbprof.analysis.rule import (
+    ABOUT,
+    ALL,
+    INFERRED,
+    OURS,
+    OUTSIDE,
+    Found,
+    Rule,
+    Shown,
+    Threshold,
+)
 from nbprof.analysis.steps.periodic import CHANCE
 from nbprof.display import wording
 
@@ -67,6 +77,55 @@ def _periodic(facts: Facts, limit: Threshold) -> Found | None:
 _SUFFIXES = {2: "nd", 3: "rd"}
 
 
+def _slow_unrecorded(facts: Facts, limit: Threshold) -> Found | None:
+    slow = facts.evidence.slow_unrecorded
+    if slow is None or slow.chance > limit["chance"]:
+        return None
+    share = 100 * slow.share
+    if share < limit["moderate"]:
+        return None
+    nth = f"{slow.every}{_SUFFIXES.get(slow.every, 'th')}"
+    often, extra = len(slow.numbers), wording.millis(slow.extra_ms)
+    text = f"Every **{nth}** step takes **{extra}** longer than the others"
+    title = f"Record what every {nth} step does"
+    like = "A checkpoint, logging, validation or garbage collection in Python would look like this."
+    if slow.between:
+        text = f"After every **{nth}** step **{extra}** pass until the next"
+        title = f"Record what follows every {nth} step"
+        like = "A validation, a checkpoint or a callback between epochs would look like this."
+        if 2 * slow.of_others_ms >= slow.extra_ms:
+            like = f"**{wording.millis(slow.of_others_ms)}** of it are steps of an evaluation."
+    begin, end = slow.example
+    text += (
+        f" (**{often}** times in **{slow.steps:,}** steps without the profiler):"
+        f" **{wording.millis(slow.per_step_ms)}** per step on average, **{share:.0f}%** of the"
+        " time from the first step of the cell to the last. None of that was recorded."
+        f" {like} Steps {begin} to {end} have one of them."
+    )
+    return Found(
+        text,
+        severity=limit.severity(share),
+        fix=f"-%%nbprof\n+%%nbprof --steps {begin}:{end}",
+        title=title,
+    )
+
+
+def _slowing(facts: Facts, limit: Threshold) -> Found | None:
+    slowing = facts.evidence.slowing
+    if slowing is None or slowing.last_ms < limit["more"] * slowing.first_ms:
+        return None
+    text = (
+        f"Over **{slowing.steps:,}** steps without the profiler the step time rose from"
+        f" **{wording.millis(slowing.first_ms)}** to **{wording.millis(slowing.last_ms)}**, at an"
+        " even pace. Something may grow from step to step: a list, a graph that is kept, a buffer"
+        " that is copied."
+    )
+    severity = "high" if slowing.last_ms >= limit["high"] * slowing.first_ms else "medium"
+    scalar = "loss.item()" if facts.torch else "float(loss)"
+    fix = f"-losses.append(loss)\n+losses.append({scalar})"
+    return Found(text, severity=severity, fix=fix)
+
+
 def _growth(facts: Facts, limit: Threshold) -> Found | None:
     growth = facts.evidence.growth
     if growth is None or growth.steps < limit["steps"] or growth.rising < limit["often"]:
@@ -120,6 +179,52 @@ RULES: tuple[AdviceRule, ...] = (
         saves=(OUTSIDE,),
         needs_units=True,
         done=Shown("The steps have no such rhythm"),
+    ),
+    Rule(
+        "slow_unrecorded",
+        _slow_unrecorded,
+        threshold=Threshold(
+            (
+                "chance ≤ {chance:percent}, ≥ {moderate:g} % of the time of all steps (high from"
+                " {high:g} %)"
+            ),
+            chance=CHANCE,
+            moderate=PART_MODERATE,
+            high=PART_HIGH,
+        ),
+        source=OURS,
+        target=INPUT,
+        applies=ALL,
+        looks_at=(
+            "Regularly spaced slow steps, or long times between steps, by the clock of the steps"
+            " that ran without the profiler, if none of them was recorded"
+        ),
+        on_npu=True,
+        certainty=INFERRED,
+        refuted_by="another run of the cell has no such steps, or has them at another interval",
+        gain_is="",
+        needs_units=True,
+        done=Shown("One of these steps is recorded"),
+    ),
+    Rule(
+        "slowing",
+        _slowing,
+        threshold=Threshold(
+            "the last of 12 parts of the run takes ≥ {more:g} times the first (high from {high:g})",
+            more=1.2,
+            high=2,
+        ),
+        source=OURS,
+        target=INPUT,
+        applies=ALL,
+        looks_at="Whether steps without the profiler take longer and longer, by their clock",
+        title="Find what grows from step to step",
+        on_npu=True,
+        certainty=INFERRED,
+        refuted_by="another program took the cores more and more, or the data get larger",
+        gain_is="",
+        needs_units=True,
+        done=Shown("The step time stays the same"),
     ),
     Rule(
         # Memory that doubles within 1,000 steps ends any training run.

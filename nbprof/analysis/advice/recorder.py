@@ -1,6 +1,10 @@
-"""The way to record Python calls, in the words of the profiler that recorded the profile."""
+"""The way to record Python calls, or other steps, in the words of the profiler that recorded the
+profile.
+"""
 
 from __future__ import annotations
+
+import re
 
 import pandas as pd
 
@@ -17,11 +21,20 @@ _NSYS = (
     "+nsys profile --python-sampling=true python train.py  # at a prompt"
 )
 
+_STEPS_OF_CELL = re.compile(r"-%%nbprof\n\+%%nbprof --steps (\S+)")
+
+
+def _steps_of_block(fix: str) -> str:
+    """The range of steps to record, in the words of a program."""
+    return _STEPS_OF_CELL.sub(
+        r'-with nbprof.profile():\n+with nbprof.profile(steps="\1"):\n     train()', str(fix)
+    )
+
 
 def in_words_of(
     findings: pd.DataFrame, recorder: str, framework: Framework, form: str = ""
 ) -> pd.DataFrame:
-    """The findings, with the option of their profiler that records Python calls.
+    """The findings, with the options of their profiler that record Python calls, or other steps.
 
     Parameters
     ----------
@@ -35,6 +48,8 @@ def in_words_of(
     """
     if not len(findings):
         return findings
+    if recorder == BLOCK:
+        findings = findings.assign(fix=findings["fix"].map(_steps_of_block))
     rows = (findings["rule"] == "other") & findings["fix"].astype(str).str.startswith("-%%nbprof")
     if recorder == CELL or not rows.any():
         return findings

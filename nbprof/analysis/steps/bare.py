@@ -21,6 +21,7 @@ from nbprof.activity.activity import Activity
 from nbprof.analysis.compare.welch import effective_size, t_quantile
 from nbprof.analysis.steps.step_rows import step_bounds
 from nbprof.analysis.steps.steps import counted
+from nbprof.analysis.steps.warmup import averaged
 from nbprof.core.intervals import EMPTY, Intervals
 from nbprof.core.step_times import StepTimes
 from nbprof.core.trace import Int64s
@@ -28,7 +29,7 @@ from nbprof.schema import frames
 
 FEWEST = 8
 """Bare steps from which on their time is given."""
-_SKIPPED = 2
+SKIPPED = 2
 """Steps after a start or a stop of the profiler that pay for it."""
 _COMPILING, _RUN_AHEAD = 3, 32
 """Steps at the begin of a stretch that may take longer, and less long than the others; JAX
@@ -39,7 +40,7 @@ _PIECES = 4
 _SETTLED = 0.1
 """By which share the medians of two parts may differ."""
 _LEAST_RECORDED = 3
-_AHEAD = 0.97
+AHEAD = 0.97
 """Share of the device's work that a step takes at least by the host's clock, unless the host runs
 ahead; the clock of a device varies by a few percent.
 """
@@ -121,7 +122,7 @@ def measure(
     stays_slow: bool = False,
     device_ms: float = 0.0,
 ) -> BareSteps:
-    """The bare steps of the kind that was recorded most.
+    """The bare steps of the kind that averages are of.
 
     A program may change while it runs: its data are cached after the first epoch. So bare steps
     count only if they follow or precede recorded ones in the same epoch and their time is steady;
@@ -148,10 +149,10 @@ def measure(
     if times is None:
         return BareSteps(reason="the recording did not time the steps of the cell")
     recorded = times.recorded
-    rows = np.flatnonzero(times.kind == _main_kind(times.kind, recorded))
+    rows = np.flatnonzero(times.kind == main_kind(times, recorded))
     duration = (times.end - times.start) / 1e6
     recorded_ms = _recorded(duration, rows[recorded[rows]])
-    if recorded_ms < _AHEAD * device_ms:
+    if recorded_ms < AHEAD * device_ms:
         # The host ran ahead while it was recorded.
         recorded_ms = math.nan
     if works_later and not _follow(times, rows):
@@ -186,7 +187,7 @@ def measure(
         if stays_slow and recorded[rows[0]]:
             reason = "after a recording launches stay slower, and no step ran before it"
         return BareSteps(recorded_ms=recorded_ms, reason=reason)
-    if np.median(values) < _AHEAD * device_ms:
+    if np.median(values) < AHEAD * device_ms:
         reason = "the host runs ahead of the device, so its clock does not tell how long steps take"
         return BareSteps(recorded_ms=recorded_ms, reason=reason)
     low, high = _interval(values, effective_size(values))
@@ -200,12 +201,15 @@ def measure(
     )
 
 
-def _main_kind(kind: npt.NDArray[np.int32], recorded: npt.NDArray[np.bool_]) -> int:
-    """The kind of most recorded steps; of all steps where none was recorded."""
-    chosen = kind[recorded]
-    if not len(chosen):
-        chosen = kind
-    return int(np.bincount(chosen).argmax()) if len(chosen) else 0
+def main_kind(times: StepTimes, of_steps: npt.NDArray[np.bool_]) -> int:
+    """The kind that averages of some steps are of; of all steps where these are none."""
+    if not of_steps.any():
+        of_steps = ~of_steps
+    time = np.bincount(times.kind[of_steps], (times.end - times.start)[of_steps])
+    by_kind = {times.kinds[kind]: time[kind] for kind in np.flatnonzero(time)}
+    if not by_kind:
+        return 0
+    return times.kinds.index(averaged(pd.Series(by_kind)))
 
 
 def _follow(times: StepTimes, rows: Int64s) -> bool:
@@ -218,7 +222,7 @@ def _follow(times: StepTimes, rows: Int64s) -> bool:
 
 def _recorded(duration: Floats, rows: Int64s) -> float:
     """The median of the recorded steps, without those that pay for the start."""
-    rows = rows[_SKIPPED:] if len(rows) >= _LEAST_RECORDED + _SKIPPED else rows
+    rows = rows[SKIPPED:] if len(rows) >= _LEAST_RECORDED + SKIPPED else rows
     return float(np.median(duration[rows])) if len(rows) >= _LEAST_RECORDED else math.nan
 
 
@@ -235,7 +239,7 @@ def _beside_recorded(
         if is_recorded[part[0]] or int(epoch[part[0]]) not in recorded_epochs:
             continue
         follows = part[0] > 0 and is_recorded[part[0] - 1]
-        stretches.append(rows[part[_SKIPPED if follows else 0 :]])
+        stretches.append(rows[part[SKIPPED if follows else 0 :]])
     return stretches
 
 

@@ -5,7 +5,9 @@ steps and not in the others.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +17,13 @@ from nbprof.activity.activity import CATEGORIES
 from nbprof.analysis.steps.step_rows import step_bounds
 from nbprof.analysis.steps.steps import counted
 from nbprof.core.factorize import used_codes
-from nbprof.core.trace import Trace
+from nbprof.core.trace import Int64s, Trace
 
 CHANCE = 0.01
 """A rhythm that steps in random order have more often than this is none."""
 _LEAST = 3
 """Fewer slow steps are no rhythm."""
-_MOST_PERIOD = 100
+MOST_PERIOD = 100
 _MOST_CELLS = 1 << 24
 """Of a table of steps by names."""
 # A step that updates after several batches is slower by design.
@@ -84,8 +86,29 @@ class Periodic:
         return bool(_UPDATE.search(self.what))
 
 
-def find(steps: pd.DataFrame, trace: Trace) -> Periodic | None:
-    """The rhythm of the steps in the averages; None if chance explains it."""
+class RunRhythm(NamedTuple):
+    """The rhythm of all steps of the run by the clock; see `Periodic`.
+
+    Attributes
+    ----------
+    numbers : Int64s
+        The numbers of the slow steps that were recorded.
+    every, slow, steps, chance :
+        Of all steps of the run.
+    """
+
+    numbers: Int64s
+    every: int
+    slow: int
+    steps: int
+    chance: float
+
+
+def find(steps: pd.DataFrame, trace: Trace, by_clock: RunRhythm | None = None) -> Periodic | None:
+    """The rhythm of the steps in the averages; None if chance explains it.
+
+    Where too few of them are slow to tell, that is the rhythm of the run, if it is given.
+    """
     best: tuple[float, int, int, pd.DataFrame] | None = None
     for _, host_steps in counted(steps).groupby("host", sort=False):
         in_time = host_steps.sort_values("start_ms")
@@ -93,28 +116,48 @@ def find(steps: pd.DataFrame, trace: Trace) -> Periodic | None:
         if pattern is not None and pattern[0] <= CHANCE and (best is None or pattern[0] < best[0]):
             best = (*pattern, in_time)
     if best is None:
-        return None
+        return _found_again(steps, trace, by_clock) if by_clock is not None else None
     chance, every, first, host_steps = best
     times = host_steps["step_time_ms"].to_numpy(float)
     if _stands_apart(times, first, every):
         first += every
     since = np.arange(len(host_steps)) - first
     slow = (since >= 0) & (since % every == 0)
+    return _described((every, int(slow.sum()), len(host_steps), chance), host_steps, slow, trace)
+
+
+def _found_again(steps: pd.DataFrame, trace: Trace, by_clock: RunRhythm) -> Periodic | None:
+    """The rhythm of the run, with the events of its recorded steps."""
+    host_steps = counted(steps).sort_values("start_ms")
+    slow = host_steps["step"].isin(by_clock.numbers.tolist()).to_numpy(np.bool_)
+    if not slow.any() or slow.all() or host_steps["host"].nunique() > 1:
+        return None
+    of_run = by_clock.every, by_clock.slow, by_clock.steps, by_clock.chance
+    return _described(of_run, host_steps, slow, trace)
+
+
+def _described(
+    rhythm_of_run: tuple[int, int, int, float],
+    host_steps: pd.DataFrame,
+    slow: npt.NDArray[np.bool_],
+    trace: Trace,
+) -> Periodic:
     extra = {
         name: _more(host_steps[f"{name}_ms"].to_numpy(float), slow)
         for name in ("step_time", *CATEGORIES)
     }
     category = max(CATEGORIES, key=lambda name: extra[name])
-    periodic = (
+    every, count, steps, chance = rhythm_of_run
+    return Periodic(
         every,
-        int(slow.sum()),
-        len(host_steps),
+        count,
+        steps,
         chance,
         extra["step_time"],
         category,
         extra[category],
+        *_only_there(host_steps, slow, trace),
     )
-    return Periodic(*periodic, *_only_there(host_steps, slow, trace))
 
 
 def _stands_apart(times: npt.NDArray[np.float64], first: int, every: int) -> bool:
@@ -134,19 +177,27 @@ def _more(values: npt.NDArray[np.float64], slow: npt.NDArray[np.bool_]) -> float
 def rhythm(times: npt.NDArray[np.float64]) -> tuple[float, int, int] | None:
     """The chance, the distance and the first of the slow steps that chance explains least; None for
     fewer than six steps.
+    """
+    longest = min(len(times) // _LEAST, MOST_PERIOD)
+    if longest < 2:
+        return None
+    return chance_of(times, range(2, longest + 1), longest)
+
+
+def chance_of(
+    times: npt.NDArray[np.float64], distances: Iterable[int], longest: int
+) -> tuple[float, int, int]:
+    """The same of some distances, of those up to `longest` that may have been tried.
 
     If steps came in random order, any m of n would be among the t slowest with probability C(t, m)
     / C(n, m); that, times the number of rhythms that were tried, bounds the chance of finding one.
     """
     count = len(times)
-    longest = min(count // _LEAST, _MOST_PERIOD)
-    if longest < 2:
-        return None
     position = np.empty(count, np.int64)
     position[np.argsort(-times, kind="stable")] = np.arange(1, count + 1)
     factorial = np.append(0.0, np.cumsum(np.log(np.arange(1, count + 1))))
     best = (np.inf, 0, 0)
-    for every in range(2, longest + 1):
+    for every in distances:
         rounds = np.append(position, np.zeros(-count % every, np.int64)).reshape(-1, every)
         # Also without the first of them: what is done behind step 0, 8, 16 … is often skipped at 0.
         for skipped in (0, 1):
@@ -178,13 +229,19 @@ def _only_there(
     rows = rows[events.start[rows] < end[step[rows]]]
     step = step[rows]
     names, code = used_codes(events.name[rows], len(trace.names))
+    # A single slow step is the only one with the name of its marker.
+    marks = np.isin(trace.names[names].astype(object), steps["name"].to_numpy(object))
     # Events that run more often in each slow step do so on average, and at least once in each: most
     # names do not, and need no count by step.
     in_slow, in_all = (
         np.bincount(code[slow[step]], minlength=len(names)),
         np.bincount(code, minlength=len(names)),
     )
-    likely = (in_slow >= slow.sum()) & (in_slow * (~slow).sum() > (in_all - in_slow) * slow.sum())
+    likely = (
+        ~marks
+        & (in_slow >= slow.sum())
+        & (in_slow * (~slow).sum() > (in_all - in_slow) * slow.sum())
+    )
     retained = np.flatnonzero(likely[code])
     rows, step, code, names = (
         rows[retained],

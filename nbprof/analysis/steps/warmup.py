@@ -10,17 +10,11 @@ from nbprof.activity.unit import MARKED, Unit
 from nbprof.core.factorize import unique_rows
 from nbprof.core.runs import rows_by_code
 from nbprof.core.trace import Int64s
+from nbprof.core.warmup_limits import ALIKE, FEW_FACTOR, FOLLOWING, MOST_WARMUP, WARMUP_FACTOR
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
-# A leading step that takes this many times the median of the others compiles or warms up.
-WARMUP_FACTOR = 4.0
-# With fewer steps behind it, a step is compared with each of them rather than with their median.
-_FOLLOWING = 4
-# What a first step must take of the longest of these to be warm-up if they are alike, within so
-# much of each other.
-FEW_FACTOR, ALIKE = 2.0, 1.25
 # A cell trains once more, or twice, to compare models; what is traced more often is made anew in a
 # loop.
 _MOST_TRAININGS = 2
@@ -158,7 +152,7 @@ def about_warmup(steps: pd.DataFrame, warmup: int | None, unit: Unit = MARKED) -
     if warmup is not None and warmup < int(steps.groupby("host").size().min()):
         return f"warm-up: {subject} excluded from averages, as requested by --warmup {warmup}"
     why = f"over {WARMUP_FACTOR:g} times the median of the following ones"
-    if steps.groupby(["host", "kind"]).size().max() <= _FOLLOWING:
+    if steps.groupby(["host", "kind"]).size().max() <= FOLLOWING:
         why = _why_of_few(steps, count)
     elif not count:
         why = f"no leading {unit.noun} takes {why}"
@@ -189,7 +183,7 @@ def first_factor(steps: pd.DataFrame) -> float | None:
     ones; None for fewer than two, or for many.
     """
     times = steps["step_time_ms"].to_numpy(np.float64)[~steps["cut"].to_numpy(np.bool_)]
-    if len(steps) > _FOLLOWING or len(times) < 2 or not times[1:].max() > 0:
+    if len(steps) > FOLLOWING or len(times) < 2 or not times[1:].max() > 0:
         return None
     return float(times[0] / times[1:].max())
 
@@ -215,15 +209,15 @@ def _warmup(times: Floats, is_cut: Flags, traces: Flags) -> Flags:
     So does the first step of a further training, which traces functions of its own; where they are
     traced more often than a cell trains, or again a few steps later, that is what the loop costs.
     """
-    if len(times) <= _FOLLOWING:
+    if len(times) <= FOLLOWING:
         return _first_of_few(times, is_cut)
     flags = np.zeros(len(times), np.bool_)
-    compared = len(times) - _FOLLOWING
+    compared = len(times) - FOLLOWING
 
     def long(i: int) -> bool:
         return bool(times[i] > WARMUP_FACTOR * float(np.median(times[i + 1 :])))
 
-    for i in range(min(3, compared)):
+    for i in range(min(MOST_WARMUP, compared)):
         flags[i] = long(i)
         if not (flags[i] or is_cut[i]):
             break
@@ -232,7 +226,7 @@ def _warmup(times: Floats, is_cut: Flags, traces: Flags) -> Flags:
         for i in np.flatnonzero(traces).tolist()
         if not flags[: i + 1].all() and (i >= compared or long(i))
     ]
-    if len(later) <= _MOST_TRAININGS and all(np.diff([*later, len(times)]) > _FOLLOWING):
+    if len(later) <= _MOST_TRAININGS and all(np.diff([*later, len(times)]) > FOLLOWING):
         for i in later:
             flags[i] = long(i)
     return flags

@@ -19,7 +19,7 @@ from nbprof.analysis.advice import versions as advice_versions
 from nbprof.analysis.input import input_pipeline
 from nbprof.analysis.memory import growth
 from nbprof.analysis.ops import torch_runtime
-from nbprof.analysis.steps import periodic
+from nbprof.analysis.steps import over_run, periodic
 from nbprof.analysis.verdict import is_unrecorded
 from nbprof.core.guard import guarded
 from nbprof.core.units import join_some
@@ -32,6 +32,7 @@ from nbprof.run.frames.tf_data import TfDataFrames
 
 if TYPE_CHECKING:
     from nbprof.analysis.advice import cores as advice_cores
+    from nbprof.core.step_times import StepTimes
     from nbprof.sources.recording import CaptureInfo
 
 _BETWEEN_HOSTS = ("straggler", "uneven_workers", "collectives")
@@ -132,9 +133,11 @@ class AdviceFrames(OverviewFrames, HostFrames):
             texts=advice_host_buffer.speaks_of_it(map(str, self.trace.names)),
             tpu_start_s=advice_host_buffer.started(self.trace),
             npu_rules=self.ascend.rules if has_npu else None,
-            periodic=guarded(
-                "The search for periodic steps",
-                lambda: periodic.find(self.steps, self.trace),
+            periodic=self._periodic,
+            slow_unrecorded=self._slow_unrecorded,
+            slowing=guarded(
+                "The search for steps that take longer and longer",
+                lambda: over_run.slowing(*self._times_of_run),
                 lambda _: None,
             ),
             growth=guarded("The search for memory that grows", self._growth, lambda _: None),
@@ -144,8 +147,63 @@ class AdviceFrames(OverviewFrames, HostFrames):
             overhead_percent=self._overhead_percent,
         )
 
+    @cached
+    def _periodic(self) -> periodic.Periodic | None:
+        """The rhythm of the recorded steps."""
+        rhythm = None
+        covered = next((slow for slow in self._slow_steps if self._covers(slow)), None)
+        if covered is not None:
+            rhythm = periodic.RunRhythm(
+                covered.recorded,
+                covered.every,
+                len(covered.numbers),
+                covered.steps,
+                covered.chance,
+            )
+        return guarded(
+            "The search for periodic steps",
+            lambda: periodic.find(self.steps, self.trace, rhythm),
+            lambda _: None,
+        )
+
+    @cached
+    def _slow_steps(self) -> list[over_run.Slow]:
+        """The rhythms of the steps that ran without a profiler."""
+        times, device_ms = self._times_of_run
+        return guarded(
+            "The search for slow steps by the clock",
+            lambda: over_run.slow(times, self.borders, device_ms),
+            lambda _: [],
+        )
+
+    @property
+    def _slow_unrecorded(self) -> over_run.Slow | None:
+        """The rhythm with most time of which nothing was recorded."""
+        unrecorded = [slow for slow in self._slow_steps if not len(slow.recorded)]
+        return max(unrecorded, key=lambda slow: slow.per_step_ms, default=None)
+
+    def _covers(self, slow: over_run.Slow) -> bool:
+        """True if the steps of the recording have the numbers of the clock, and are of a rhythm."""
+        numbers = self.steps["step"].to_numpy(np.int64)
+        if slow.between or self.capture is None or not len(numbers):
+            return False
+        window = [int(numbers.min()), int(numbers.max())]
+        return bool(np.isin(slow.recorded, numbers).any()) and window == self.capture.window
+
+    @property
+    def _times_of_run(self) -> tuple[StepTimes | None, float]:
+        """The clock of the steps, if it tells how long they take, and the device's work in each."""
+        if self.works_later:
+            return None, 0.0
+        return self.step_times, self.device_ms
+
     def _growth(self) -> growth.Growth | None:
-        return growth.find(self.steps, self.memory_timeline, self.hosts)
+        memory = growth.find(self.steps, self.memory_timeline, self.hosts)
+        if memory is None or memory.capacity is None or memory.each <= 0 or self.step_times is None:
+            return memory
+        # Steps that ran after the recording without filling the memory refute the growth.
+        left = (memory.capacity - memory.peak) / memory.each
+        return memory if self.step_times.later <= left else None
 
     def _rows_of_rules(
         self, runtime: torch_runtime.Runtime | None, evidence: advice_evidence.Evidence
@@ -296,7 +354,7 @@ class AdviceFrames(OverviewFrames, HostFrames):
         evidence = advice_evidence.Evidence(
             host=host,
             programs_per_step=advice_evidence.programs_per_step(self.activity, self.steps),
-            periodic=periodic.find(self.steps, self.trace),
+            periodic=self._periodic,
             bare=self.bare_parts,
         )
         of_host = advice.advice(

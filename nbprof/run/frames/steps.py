@@ -160,14 +160,10 @@ class StepFrames(Recording):
         activity = self.activity
         return bare.measure(
             self.step_times,
-            borders=[
-                boundary["before"]
-                for boundary in self.capture.boundaries
-                if boundary["kind"] != "evaluation"
-            ],
-            works_later=activity.framework is JAX and not activity.has_device,
+            borders=self.borders,
+            works_later=self.works_later,
             stays_slow=activity.framework is PYTORCH and activity.has_device,
-            device_ms=self._device_ms,
+            device_ms=self.device_ms,
         )
 
     @cached
@@ -193,7 +189,18 @@ class StepFrames(Recording):
         return bare_parts.frame(self.bare_parts, set(CATEGORIES) & set(percents.index))
 
     @property
-    def _device_ms(self) -> float:
+    def borders(self) -> list[int]:
+        """The first steps of epochs and loops of the recorded cell, counted from 1."""
+        boundaries = self.capture.boundaries if self.capture is not None else []
+        return [each["before"] for each in boundaries if each["kind"] != "evaluation"]
+
+    @property
+    def works_later(self) -> bool:
+        """True if the program may end a step before its work has run."""
+        return self.activity.framework is JAX and not self.activity.has_device
+
+    @cached
+    def device_ms(self) -> float:
         """Work of the busiest device per step; 0 without one."""
         shares = self._measured_steps.busy_shares
         step_ms = counted(self._steps_and_busy[0])["step_time_ms"].to_numpy(np.float64)

@@ -129,6 +129,8 @@ def _clock(run: Run) -> Clock | None:
     first = np.arange(0, len(ms), size)
     longest = np.maximum.reduceat(ms, first)
     scope = f"{wording.plural(times.count, 'step')}, {len(recorded) - bare:,} recorded"
+    if times.count > len(recorded):
+        scope += f", the first {len(recorded):,} timed"
     if not measured.reason:
         median, low, high = (
             wording.number(value, 2)
