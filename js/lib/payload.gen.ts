@@ -959,6 +959,7 @@ export interface ComparedRun {
   facts: string[];
   created: string;
   times_ms: Float64Array;
+  bare_ms: Float64Array;
   advice: Advice[];
   no_advice: string;
 }
@@ -972,6 +973,7 @@ export interface Pair {
   headline: string;
   detail: string;
   evidence: Evidence[];
+  bare: boolean;
   digits: number;
   figures: ComparedFigure[];
   categories: ComparedCategory[];

@@ -30,8 +30,6 @@ MAX_CHANGES = 5
 """Ops or kernels that a failure names."""
 _KEYS = {"kernels": ("kernel",), "ops": ("where", "type", "op")}
 _TIMES = ("mean", "typical", "error", "typical_error")
-_OPTIONS = ("host_level", "memory", "python", "shapes", "stacks")
-"""Options of a recording that cost time."""
 
 
 @dataclass
@@ -217,9 +215,8 @@ def machine_of(run: Run) -> dict[str, str]:
         conditions["devices"] = f"{overview['devices']} × {overview['device_kind']}"
     for name, version in overview["environment"]["versions"].items():
         conditions[f"version of {name}"] = str(version)
-    for name in _OPTIONS:
-        if name in capture.options:
-            conditions[f"option {name}"] = str(capture.options[name])
+    for name, value in capture.costly_options.items():
+        conditions[f"option {name}"] = value
     return conditions
 
 

@@ -23,6 +23,8 @@ from nbprof.sources.upload import Upload
 from nbprof.sources.urls import public_url
 
 _MOST_BYTES = 1 << 22
+COSTLY = ("host_level", "memory", "python", "shapes", "stacks")
+"""Options that lengthen recorded steps."""
 RECORDED_EARLIER = "recorded_earlier"
 """Key of the notes of recorders that wrote only texts."""
 
@@ -146,6 +148,11 @@ class CaptureInfo:
     settings: dict[str, str] = field(default_factory=dict)
     loaders: dict[str, Any] = field(default_factory=dict)
     step_times: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def costly_options(self) -> dict[str, str]:
+        """The options that lengthen recorded steps, as text."""
+        return {name: str(self.options[name]) for name in COSTLY if name in self.options}
 
     @property
     def warmup(self) -> int | None:
