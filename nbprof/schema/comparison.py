@@ -80,9 +80,7 @@ SCHEMA: dict[str, list[Col]] = {
             "Steps are",
             "bare, if the compared steps ran without the profiler, or recorded.",
         ),
-        _number(
-            "recorded_before_ms", "ms", "Recorded before ms", "Mean recorded step before.", 2
-        ),
+        _number("recorded_before_ms", "ms", "Recorded before ms", "Mean recorded step before.", 2),
         _number("recorded_after_ms", "ms", "Recorded after ms", "The same after.", 2),
         text(
             "recorded_reason",

@@ -234,7 +234,13 @@ def _headline(kind: str, before: Side, after: Side, steps: Compared, digits: int
         )
     doubt = ", not statistically significant" if kind in ("serial", "chance") else ""
     per = "" if unit.is_recording else f" {unit.per}{_without_recording(steps)}"
+    if not steps.is_bare and _bare_of_one(before, after):
+        per = f" per recorded {unit.noun}"
     return f"{_speedup(float(a.mean()), float(b.mean()))} ({now} vs {was}{per}){doubt}"
+
+
+def _bare_of_one(before: Side, after: Side) -> bool:
+    return not before.bare.reason or not after.bare.reason
 
 
 def _without_recording(steps: Compared) -> str:
@@ -393,7 +399,7 @@ def _recorded_evidence(
     evidence = []
     if steps.is_bare:
         evidence += _recorded_beside(kind, difference, before, after)
-    elif not (before.bare.reason and after.bare.reason):
+    elif _bare_of_one(before, after):
         text = f"Compared are recorded steps, for bare ones of both are not known: {steps.reason}"
         evidence.append((False, text))
     differing = []
