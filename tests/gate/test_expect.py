@@ -18,7 +18,7 @@ from nbprof.gate import policy
 from nbprof.gate.baseline import Baseline, machine_difference
 from nbprof.gate.expect import ExpectationFailed, expect
 from nbprof.gate.limits import amount, fraction
-from nbprof.gate.record import Repeated
+from nbprof.gate.record import Repeated, record
 from nbprof.profiles.load import read
 from nbprof.sources.recording import CaptureInfo
 from tests.gate.gpu import trained
@@ -307,6 +307,15 @@ def test_without_bare_steps_on_one_side_recorded_ones_are_compared_and_that_is_s
     )
     one = step_time(path, timed(tmp_path / "d", [18.0] * 2, seed=2))
     assert (one.outcome, one.steps_are) == ("fail", "recorded")
+
+
+def test_as_many_calls_are_timed_without_the_profiler_as_are_recorded():
+    calls = []
+    recorded = record(lambda: calls.append(1), steps=9, warmup=2, repeats=1, backend="python")
+    clock = recorded.steps.clock
+    assert len(calls) == 2 + 9 + 10
+    assert clock["recorded"].tolist() == [False] * 9 + [True] * 10
+    assert recorded.run.steps["counted"].sum() == 9
 
 
 def test_bare_times_are_written_and_added_beside_the_recorded_ones(tmp_path, bare_baseline):
