@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -262,3 +263,30 @@ def test_without_a_clock_the_most_that_recording_costs_is_assumed(tmp_path):
     (tmp_path / SIDECAR).write_text(json.dumps(p.run.capture.to_dict()))
     [text] = evidence_on_recording(nbprof.load(tmp_path))
     assert text.startswith("Recording slows the host by up to 2.5 times")
+
+
+def profile_of_host(folder, bare_ms, in_ops_ms):
+    """Steps of 1 ms, of which so many are in ops that compute, on a machine without a device."""
+    k = kineto.Kineto()
+    for i in range(12):
+        start = 1000.0 * i
+        k.step(i, start, 1000)
+        k.op("aten::mm", start, 1000 * in_ops_ms)
+    (folder / "host.pt.trace.json").write_bytes(k.encode())
+    times = step_times([*noisy(bare_ms, 20), *noisy(1.0, 12, 1), *noisy(bare_ms, 20, 2)], (20, 32))
+    info = CaptureInfo(backend="torch", step_times=times.packed())
+    (folder / SIDECAR).write_text(json.dumps(info.to_dict()))
+    return nbprof.load(folder)
+
+
+def test_what_bounds_a_program_on_the_host_may_be_the_recording(tmp_path):
+    # Ops take 0.9 ms while they are recorded, and at least 0.9 - 0.7 = 0.2 ms of 0.3 ms else.
+    assert evidence_on_recording(profile_of_host(tmp_path, 0.3, 0.9)) == []
+    [text] = evidence_on_recording(profile_of_host(tmp_path, 0.1, 0.9))
+    assert re.fullmatch(
+        r"Recording makes a step (9\.9\d|10\.\d\d) times as long: without it, other host time, 10% of"
+        r" step time here, may be the largest part",
+        text,
+    )
+    # Steps that are faster while they are recorded prove no cost.
+    assert evidence_on_recording(profile_of_host(tmp_path, 1.2, 0.9)) == []
