@@ -30,6 +30,7 @@ from nbprof.analysis.memory.growth import Growth
 from nbprof.analysis.memory.memory import leading
 from nbprof.analysis.memory.modules import Named
 from nbprof.analysis.pods.own_time import COLLECTIVES
+from nbprof.analysis.result_waits import ResultWaits
 from nbprof.analysis.steps.inside import begin_in_steps
 from nbprof.analysis.steps.periodic import Periodic
 from nbprof.analysis.steps.step_rows import step_bounds
@@ -143,6 +144,17 @@ class Straggler:
 
 
 @dataclass(frozen=True)
+class DeviceLoop:
+    """A loop in a compiled program: its iterations and kernels per step of a device, and the share
+    of all kernels, 0 to 1.
+    """
+
+    iterations: float
+    kernels: float
+    share: float
+
+
+@dataclass(frozen=True)
 class HostUse:
     """Use of the host, from a recording of nbprof.
 
@@ -160,6 +172,10 @@ class HostUse:
         Matrix products and convolutions of 32-bit numbers.
     bf16 : str
         Instructions of the CPU for bfloat16; "" if it has none, or if unknown.
+    library : float
+        Percent of a unit outside ops in code that is known to be of a library, such as NumPy.
+    waits : ResultWaits, optional
+        Time in which a JAX program waits for its results.
     """
 
     parts: dict[str, float]
@@ -168,6 +184,8 @@ class HostUse:
     contention: Mapping[str, float]
     products: Products = NO_PRODUCTS
     bf16: str = ""
+    library: float = 0.0
+    waits: ResultWaits | None = None
 
 
 @dataclass
@@ -326,6 +344,10 @@ class Evidence:
     """How the step is written."""
     periodic: Piece[Periodic | None] = Piece(None, None)
     """Steps at equal distances that are slower than the others."""
+    device_loop: Piece[DeviceLoop | None] = Piece(
+        lambda s: _device_loop(s.activity, s.ops, len(s.steps)), None
+    )
+    """The loop in the compiled program of a JAX step that has most of the kernels."""
     not_launched_ms: Piece[Callable[[], float]] = Piece(None, lambda: float("inf"))
     """Returns the time per step in which devices are idle and their next work is not launched, in
     ms; infinite if no launch is known. Called only for findings that would blame the host.
@@ -587,6 +609,30 @@ def _input_in_gaps(sources: Sources, gaps: pd.DataFrame) -> Int64s | None:
         of_host = calls[calls["host"] == number]
         spent[rows] = Intervals.of_rows(of_host).covered_within(begin, end)
     return spent
+
+
+_IN_LOOP = "/while/body/"
+
+
+def _device_loop(activity: Activity, ops: pd.DataFrame, steps: int) -> DeviceLoop | None:
+    """The ops in the body of `lax.scan`, `fori_loop` or `while_loop`; None without any."""
+    if activity.framework is not JAX or not len(ops) or not steps:
+        return None
+    on_device = ops[ops["where"] == "device"]
+    in_loop = on_device[on_device["op"].astype(str).str.contains(_IN_LOOP, regex=False)]
+    if not len(in_loop):
+        return None
+    # Per step of each device.
+    runs = in_loop["occurrences"].to_numpy(np.float64) / steps / max(len(activity.devices), 1)
+    kernels = float(runs.sum())
+    return DeviceLoop(
+        iterations=float(np.median(runs)),
+        kernels=kernels,
+        share=kernels
+        * steps
+        * max(len(activity.devices), 1)
+        / float(on_device["occurrences"].sum()),
+    )
 
 
 def _padding(sources: Sources) -> Padding | None:

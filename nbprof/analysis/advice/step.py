@@ -192,10 +192,34 @@ def _launch_in_jax(facts: Facts, cost: str, fewest_programs: float) -> Found | N
     programs = facts.evidence.programs_per_step
     # Kernels that are too small, and other work of the host, are findings of other rules. The
     # number of programs in a recording does not tell how many a step has: one may run many times.
-    if facts.unit.is_recording or (programs is not None and programs < fewest_programs):
+    if facts.unit.is_recording:
         return None
+    if programs is not None and programs < fewest_programs:
+        return _launch_in_loop(facts, cost)
     text = f"{cost} goes to preparing and launching kernels while the device is idle."
     return Found(text, fix=_DONATED, title=f"Compile the whole {facts.unit.noun} into one program")
+
+
+_LOOPS = 10
+"""Iterations of a loop on the device from which on the host is busy with its kernels."""
+_UNROLL = (
+    "-state, losses = jax.lax.scan(step, state, batches)\n"
+    "+state, losses = jax.lax.scan(step, state, batches, unroll=8)"
+)
+
+
+def _launch_in_loop(facts: Facts, cost: str) -> Found | None:
+    """A single program whose loop is launched iteration by iteration."""
+    loop = facts.evidence.device_loop
+    if loop is None or loop.iterations < _LOOPS or loop.share < 0.5:
+        return None
+    text = (
+        f"{cost} goes to launching kernels while the device is idle. A loop of the compiled program"
+        f" (lax.scan, fori_loop or while_loop) makes **{loop.iterations:,.0f}** iterations"
+        f" {facts.unit.counted}, with **{loop.kernels:,.0f}** kernels that the host launches. Where"
+        " iterations do more, as with unroll, XLA can fuse their ops into fewer kernels."
+    )
+    return Found(text, fix=_UNROLL, title="Do more in each iteration of the loop on the device")
 
 
 def _launch_in_tensorflow(facts: Facts, cost: str) -> Found | None:
@@ -705,7 +729,7 @@ RULES: tuple[AdviceRule, ...] = (
         threshold=Threshold(
             (
                 "≥ {moderate:g} % of step time (high from {high:g} %); JAX: ≥ {programs:g}"
-                " programs per step, where that is known"
+                " programs per step, where that is known, or a loop of ≥ 10 iterations in one"
             ),
             moderate=PART_MODERATE,
             high=PART_HIGH,
