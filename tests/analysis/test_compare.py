@@ -630,5 +630,5 @@ def test_bare_steps_are_not_compared_with_calls():
         for name, overview in (("run 7", {}), ("run 9", known))
     ]
     steps = compare.compared(*sides)
-    assert (steps.of, len(steps.before)) == ("recorded", 0)
+    assert (steps.kind, len(steps.before)) == ("recorded", 0)
     assert steps.reason == "run 9: its figures are per call"

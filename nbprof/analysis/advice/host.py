@@ -148,7 +148,7 @@ def _library_code(facts: Facts, limit: Threshold) -> Found | None:
     """Code of NumPy and its like between the ops of a framework."""
     host = facts.evidence.host
     works = ("device_compute", "host_compute", "kernel_launch")
-    # Where there are no ops, this code is what the program is for.
+    # A program without ops is written for what this code computes.
     if host is None or host.python is None or not sum(facts.mean[each] for each in works):
         return None
     share = _without_rhythm(facts, host.library)
@@ -177,10 +177,12 @@ def _result_waits(facts: Facts, limit: Threshold) -> Found | None:
     share = facts.percent_of_step(gain)
     if share < limit["moderate"]:
         return None
-    where = "" if waits.function is None else f", most of it in {location_text(waits.function)}"
+    location = ""
+    if waits.function is not None:
+        location = f", most of it in {location_text(waits.function)}"
     text = (
         f"For **{wording.millis(waits.ms)}** {facts.unit.per} the host waits for results of the"
-        f" device (block_until_ready, float(), NumPy){where}, and cannot launch ahead meanwhile;"
+        f" device (block_until_ready, float(), NumPy){location}, and cannot launch ahead meanwhile;"
         f" the device is busy for **{busy:.0f}%** of {facts.unit.time}."
     )
     return Found(text, severity=limit.severity(share), gain_ms=gain, fix=_READ_LATER)

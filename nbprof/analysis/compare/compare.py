@@ -173,7 +173,7 @@ class Compared(NamedTuple):
     Attributes
     ----------
     before, after : float64[n]
-    of : str
+    kind : str
         `BARE` where both runs have steps that ran without the profiler, else `RECORDED`.
     reason : str
         Why they are not bare; empty where they are.
@@ -181,13 +181,13 @@ class Compared(NamedTuple):
 
     before: Floats
     after: Floats
-    of: str
+    kind: str
     reason: str
 
     @property
     def is_bare(self) -> bool:
         """True for the times of steps without the profiler."""
-        return self.of == BARE
+        return self.kind == BARE
 
 
 def compared(before: Side, after: Side) -> Compared:

@@ -622,7 +622,7 @@ def record(verdict: Verdict, before: Side, after: Side) -> dict[str, Any]:
         "speedup": ratio(mean(a), mean(b)),
         "before_steps": len(a),
         "after_steps": len(b),
-        "steps_are": steps.of,
+        "steps_are": steps.kind,
         "recorded_before_ms": recorded[0],
         "recorded_after_ms": recorded[1],
         "recorded_reason": steps.reason,
