@@ -273,13 +273,12 @@ def _detail(kind: str, categories: pd.DataFrame, steps: Compared, digits: int, u
     if kind == "same":
         return "It is the same recording, or a copy of it."
     rows = categories.set_index("category")
-    recorded = rows.loc[STEP]
-    step = max(float(recorded["before_ms"]), float(recorded["after_ms"]))
+    recorded_ms = rows.loc[STEP, ["before_ms", "after_ms"]].to_numpy(np.float64)
     parts = rows.drop(STEP)
     if steps.is_bare and kind not in CHANGED:
         # They changed in the recordings alone.
         parts = parts.iloc[:0]
-    parts = parts[parts["change_ms"].abs() >= _MENTION * step]
+    parts = parts[parts["change_ms"].abs() >= _MENTION * recorded_ms.max()]
     if kind != "unknown":
         # A change that may be chance is not stated; with single steps, every change may be.
         parts = parts[parts["real"].fillna(False).astype(bool)]
@@ -290,7 +289,7 @@ def _detail(kind: str, categories: pd.DataFrame, steps: Compared, digits: int, u
             changed.append(str(side["change_ms"].abs().idxmax()))
     changed.sort(key=lambda name: -abs(float(parts["change_ms"][name])))
     sentences = [_category_change(name, parts.loc[name], digits) for name in changed]
-    shares = rows["after_ms"].reindex(_AVOIDABLE) / float(recorded["after_ms"])
+    shares = rows["after_ms"].reindex(_AVOIDABLE) / recorded_ms[1]
     if (shares >= _MENTION).any():
         largest = str(shares.idxmax())
         subject = f"The largest avoidable part is now {label(largest)}"
