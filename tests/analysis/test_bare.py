@@ -290,3 +290,49 @@ def test_what_bounds_a_program_on_the_host_may_be_the_recording(tmp_path):
     )
     # Steps that are faster while they are recorded prove no cost.
     assert evidence_on_recording(profile_of_host(tmp_path, 1.2, 0.9)) == []
+
+
+def test_a_comparison_is_of_the_steps_without_the_profiler(tmp_path):
+    profiles = []
+    for name, bare_ms, memory in (("before", 0.95, False), ("after", 0.8, True)):
+        (tmp_path / name).mkdir()
+        p = recorded_profile(tmp_path / name, bare_ms)
+        p.run.capture.options = {"memory": memory, "shapes": True}
+        profiles.append(p)
+    c = nbprof.compare(*profiles)
+    verdict = c.verdict.iloc[0]
+    assert (verdict["verdict"], verdict["steps_are"]) == ("real", "bare")
+    assert verdict["before_ms"] == pytest.approx(0.95, rel=0.01)
+    assert verdict["speedup"] == pytest.approx(0.95 / 0.8, rel=0.01)
+    assert verdict["recorded_before_ms"] == verdict["recorded_after_ms"] == pytest.approx(1.0)
+    assert (verdict["before_steps"], verdict["recorded_reason"]) == (20, "")
+    assert verdict["headline"].endswith("per step without recording)")
+    # What only a recording shows stays as it was recorded.
+    step = c.categories.set_index("category").loc["step_time"]
+    assert (step["before_ms"], step["change_ms"]) == (pytest.approx(1.0), 0.0)
+    figures = c.figures.set_index("figure")
+    assert figures.loc["bare_step_time", "after"] == pytest.approx(0.8, rel=0.01)
+    assert figures.loc["step_time", "after"] == pytest.approx(1.0)
+    text = c.text()
+    assert "Step, unrecorded    0.95" in text
+    assert "Step, recorded" in text
+    assert "memory False before, True after" in text
+    assert "| ms per step, while recorded | Before |" in c.markdown()
+    part = c.payload().compare
+    assert part.pairs[0].bare
+    assert [len(run.bare_ms) for run in part.runs] == [20, 20]
+    assert "ms per step, while recorded" in c.save(tmp_path / "c.html").read_text()
+
+
+def test_a_comparison_says_which_run_has_no_bare_steps(tmp_path):
+    (tmp_path / "before").mkdir()
+    (tmp_path / "after").mkdir()
+    before, after = (recorded_profile(tmp_path / name, 0.9) for name in ("before", "after"))
+    after.run.capture.step_times = step_times(np.full(30, 1.0), (0, 30)).packed()
+    after.run.memo.values.pop("bare_steps", None)
+    c = nbprof.compare(before, after)
+    verdict = c.verdict.iloc[0]
+    assert verdict["steps_are"] == "recorded"
+    assert verdict["recorded_reason"].endswith(": every step was recorded")
+    assert not c.payload().compare.pairs[0].bare
+    assert "while recorded" not in c.markdown()
