@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from nbprof.activity.unit import KINDS as KINDS_OF_UNITS
-from nbprof.activity.unit import STEP as STEPS
 from nbprof.activity.unit import Unit, best
 from nbprof.analysis import contention
-from nbprof.analysis.compare.compare import STEP, by_step
+from nbprof.analysis.compare.compare import STEP, by_step, why_not_bare
 from nbprof.analysis.compare.repeats import Repeat, repeat
 from nbprof.analysis.device_time.use import costs
 from nbprof.analysis.steps.per_step import Count, counts
@@ -203,7 +202,7 @@ def repeats(runs: Sequence[Run]) -> Times:
             disturbances.append(disturbance)
             continue
         recorded.append(repeat(step_times))
-        bare_reason = _no_bare_steps(run)
+        bare_reason = why_not_bare(run.bare_steps, Unit.of(run.overview))
         if bare_reason:
             without_bare.append(bare_reason)
         else:
@@ -219,14 +218,6 @@ def repeats(runs: Sequence[Run]) -> Times:
 
 def _unknown(reason: str) -> Times:
     return Times([], reason, [], reason)
-
-
-def _no_bare_steps(run: Run) -> str:
-    """Why a run has no times of steps without the profiler; '' if it has."""
-    unit = Unit.of(run.overview)
-    if unit.kind != STEPS:
-        return f"its figures are {unit.per}"
-    return run.bare_steps.reason
 
 
 def disturbed(run: Run) -> str:

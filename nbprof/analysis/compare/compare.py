@@ -190,6 +190,13 @@ class Compared(NamedTuple):
         return self.kind == BARE
 
 
+def why_not_bare(bare: BareSteps, unit: Unit) -> str:
+    """The reason why a run has no times of bare steps to compare; empty if it has."""
+    if not bare.reason and unit.kind != STEPS:
+        return f"its figures are {unit.per}"
+    return bare.reason
+
+
 def compared(before: Side, after: Side) -> Compared:
     """The times of bare steps where both runs have them, else of the recorded steps.
 
@@ -198,10 +205,9 @@ def compared(before: Side, after: Side) -> Compared:
     """
     reasons = []
     for side in (before, after):
-        if side.bare.reason:
-            reasons.append(f"{side.label}: {side.bare.reason}")
-        elif Unit.of(side.overview).kind != STEPS:
-            reasons.append(f"{side.label}: its figures are {Unit.of(side.overview).per}")
+        reason = why_not_bare(side.bare, Unit.of(side.overview))
+        if reason:
+            reasons.append(f"{side.label}: {reason}")
     if not reasons:
         return Compared(before.bare.durations_ms, after.bare.durations_ms, BARE, "")
     of_before, of_after = times(before, after)
