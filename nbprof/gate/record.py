@@ -71,10 +71,11 @@ def record(
     options.setdefault("backend", _framework(function, args))
     for _ in range(warmup):
         _wait_for(function(*args))
+    window = (steps + 1, 2 * steps + 1)
     profiles: list[Profile] = []
     undisturbed = 0
     while undisturbed < repeats and len(profiles) < 2 * repeats:
-        with profile(warmup=1, steps=(steps + 1, 2 * steps + 1), **options) as block:
+        with profile(warmup=1, **{**options, "steps": window}) as block:
             for _ in range(2 * steps + 1):
                 with step():
                     _wait_for(function(*args))

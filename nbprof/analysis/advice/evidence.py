@@ -30,7 +30,6 @@ from nbprof.analysis.memory.growth import Growth
 from nbprof.analysis.memory.memory import leading
 from nbprof.analysis.memory.modules import Named
 from nbprof.analysis.pods.own_time import COLLECTIVES
-from nbprof.analysis.result_waits import ResultWaits
 from nbprof.analysis.steps.inside import begin_in_steps
 from nbprof.analysis.steps.periodic import Periodic
 from nbprof.analysis.steps.step_rows import step_bounds
@@ -45,6 +44,7 @@ from nbprof.hlo.hlo import Program
 if TYPE_CHECKING:
     from nbprof.analysis.cpu import CpuSplit
     from nbprof.analysis.python import PythonUse
+    from nbprof.analysis.result_waits import ResultWaits
 
 T = TypeVar("T")
 
