@@ -294,6 +294,10 @@ class Evidence:
         lambda s: programs_per_step(s.activity, s.steps), None
     )
     """Runs of compiled programs per step of a host, for JAX."""
+    device_loop: Piece[DeviceLoop | None] = Piece(
+        lambda s: _device_loop(s.activity, s.ops, len(s.steps)), None
+    )
+    """A loop in the compiled programs of a JAX step."""
     unrolled: Piece[Unrolled | None] = Piece(lambda s: unrolled.find(s.activity), None)
     """Layers of the main program that a Python loop wrote out."""
     padding: Piece[Padding | None] = Piece(lambda s: _padding(s), None)
@@ -344,10 +348,6 @@ class Evidence:
     """How the step is written."""
     periodic: Piece[Periodic | None] = Piece(None, None)
     """Steps at equal distances that are slower than the others."""
-    device_loop: Piece[DeviceLoop | None] = Piece(
-        lambda s: _device_loop(s.activity, s.ops, len(s.steps)), None
-    )
-    """The loop in the compiled program of a JAX step that has most of the kernels."""
     not_launched_ms: Piece[Callable[[], float]] = Piece(None, lambda: float("inf"))
     """Returns the time per step in which devices are idle and their next work is not launched, in
     ms; infinite if no launch is known. Called only for findings that would blame the host.

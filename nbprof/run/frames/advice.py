@@ -20,7 +20,7 @@ from nbprof.analysis.input import input_pipeline
 from nbprof.analysis.memory import growth
 from nbprof.analysis.ops import torch_runtime
 from nbprof.analysis.steps import periodic
-from nbprof.analysis.verdict import is_unrecorded
+from nbprof.analysis.verdict import Breakdown, is_unrecorded
 from nbprof.core.guard import guarded
 from nbprof.core.units import join_some
 from nbprof.dialects.environment import origin_ns
@@ -33,7 +33,6 @@ from nbprof.run.frames.tf_data import TfDataFrames
 
 if TYPE_CHECKING:
     from nbprof.analysis.advice import cores as advice_cores
-    from nbprof.analysis.verdict import Breakdown
     from nbprof.sources.recording import CaptureInfo
 
 _BETWEEN_HOSTS = ("straggler", "uneven_workers", "collectives")
