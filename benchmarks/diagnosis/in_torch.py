@@ -378,6 +378,22 @@ def _(mended: bool) -> Loop:
 
 
 @planted(
+    "torch/numpy in the loop",
+    "each step sorts a table with NumPy that never changes",
+    PYTHON,
+    "library_code",
+)
+def _(mended: bool) -> Loop:
+    table = np.random.default_rng(0).random(200_000)
+    ranks = np.sort(table)
+
+    def sort(_: int) -> float:
+        return float((ranks if mended else np.sort(table))[0])
+
+    return fit(mlp(256, 1), ready(64, 256), extra=sort)
+
+
+@planted(
     "torch/tiny batches",
     "a batch is too small for what a step costs besides",
     HOST | COMPUTE,

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(Path(__file__).parent))
 
+import numpy as np
+import own_clock
 from programs import PROGRAMS, Loop, Program
 
 import nbprof
@@ -24,6 +28,14 @@ import nbprof
 MODULES = {"keras": "in_keras", "tensorflow": "in_keras", "jax": "in_jax", "torch": "in_torch"}
 WARM = 4
 """Steps before the recording, so that what is measured is not the first compilation."""
+UNMARKED = {
+    "bare_step_time_ms": None,
+    "recording_slowdown": None,
+    "bare_step_time_reason": "no step is marked",
+}
+"""What is said of bare steps of a program without markers."""
+SETTLED = 3
+"""Steps at the begin of a run, and after the recording, that are not of the program's bare clock."""
 
 
 def timed(loop: Loop, program: Program) -> float:
@@ -33,27 +45,66 @@ def timed(loop: Loop, program: Program) -> float:
     return own or time.perf_counter() - began
 
 
+def windowed(loop: Loop, program: Program) -> tuple[float, float | None, nbprof.profile]:
+    """Records steps in the middle of a run: the time of as many of them in s, the program's own
+    bare step in ms, and what nbprof says.
+    """
+    steps = program.steps // program.batches
+    window = (steps + 1, 2 * steps)
+    with (
+        warnings.catch_warnings(),
+        own_clock.ends_of_steps(program.framework) as ends,
+        nbprof.profile(save=False, steps=window) as run,
+    ):
+        warnings.simplefilter("ignore", RuntimeWarning)
+        loop(3 * program.steps)
+    if run.result is None:
+        return math.nan, None, run
+    clock = ends.durations(3 * steps)
+    if not len(clock):
+        began = run.steps.clock["start_s"]
+        ended = began + run.steps.clock["duration_ms"] / 1000
+        in_window = run.steps.clock["recorded"]
+        return float(ended[in_window].max() - began[in_window].min()), None, run
+    # The first that is recorded also starts the profiler, and those behind the last end it.
+    seconds = float(clock[window[0] : window[1]].mean()) * steps / 1000
+    own = np.concatenate([clock[SETTLED:steps], clock[window[1] + SETTLED :]])
+    return seconds, float(np.nanmedian(own)), run
+
+
+def throughout(loop: Loop, program: Program) -> tuple[float, nbprof.profile]:
+    """The time of all steps in s and what nbprof says, if each step is recorded."""
+    with nbprof.profile(save=False, steps="all") as run:
+        began = time.perf_counter()
+        own = loop(program.steps)
+        seconds = own or time.perf_counter() - began
+    return seconds, run
+
+
 def recorded(program: Program, mended: bool) -> dict[str, Any]:
     """Runs the program under nbprof: what it says, beside the program's own clock."""
     loop = program.make(mended)
     loop(WARM)
     bare = timed(loop, program)
-    with nbprof.profile(save=False) as run:
-        began = time.perf_counter()
-        own = loop(program.steps)
-        seconds = own or time.perf_counter() - began
+    seconds, own, run = windowed(loop, program)
+    of_bare = dict(UNMARKED)
+    if run.result is not None:
+        of_bare = {key: run.overview[key] for key in UNMARKED}
+    if run.result is None or program.framework == "jax":
+        # No step is marked; or steps end before their work has run, which a clock of the host tells
+        # only of all of them.
+        seconds, run = throughout(loop, program)
     bare = min(bare, timed(loop, program))
     steps = program.steps // program.batches
     frame, overview = run.steps.frame, run.overview
-    clock_ms = 1000 * seconds / steps
-    if run.run.capture.ended_before:
-        # The loop waited while the recording was written, and went on without the profiler.
-        clock = run.steps.clock
-        clock_ms = float(clock.loc[clock["recorded"], "duration_ms"].mean())
     advice = run.advice
     return {
         "bare_ms": 1000 * bare / steps,
-        "clock_ms": clock_ms,
+        "own_bare_ms": own,
+        "said_bare_ms": of_bare["bare_step_time_ms"],
+        "bare_reason": of_bare["bare_step_time_reason"],
+        "slowdown": of_bare["recording_slowdown"],
+        "clock_ms": 1000 * seconds / steps,
         "step_ms": float(frame["step_time_ms"].mean()) if len(frame) else None,
         "step_error_ms": float(frame["step_time_ms"].sem()) if len(frame) > 1 else 0.0,
         "steps": len(frame),

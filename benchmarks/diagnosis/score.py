@@ -16,6 +16,8 @@ from nbprof.analysis.rule import ABOUT, AT_LEAST, UP_TO
 
 NEAR = 0.02
 """By how much a step time may differ from the program's own clock."""
+NEAR_BARE = 0.03
+"""By how much a bare step may differ from it."""
 NOISE = 1.96
 """By how many standard errors of the difference of the two step times a realised gain may be on the
 wrong side of a bound.
@@ -57,14 +59,16 @@ class _Gain:
     noise: float
 
     @classmethod
-    def of(cls, name: str, finding: Mapping[str, Any], each: Mapping[str, Any]) -> _Gain:
+    def of(
+        cls, name: str, finding: Mapping[str, Any], each: Mapping[str, Any], clock: str
+    ) -> _Gain:
         before, after = each["as_is"], each["mended"]
         noise = NOISE * math.hypot(before["step_error_ms"], after["step_error_ms"])
         return cls(
             f"{name}, {finding['rule']}",
             finding["gain_is"],
             finding["gain_ms"],
-            before["clock_ms"] - after["clock_ms"],
+            before[clock] - after[clock],
             noise,
         )
 
@@ -147,23 +151,8 @@ def score(
         for p, each in promised
         if any(rule in p.rules for rule in rules(each["as_is"]))
     )
-    gains = [
-        _Gain.of(p.name, f, each)
-        for p, each in promised
-        for f in each["as_is"]["found"]
-        if f["rule"] in p.rules and f["gain_ms"]
-    ]
-    bounds, parts, guesses = (
-        [gain for gain in gains if gain.kind == kind] for kind in (UP_TO, AT_LEAST, ABOUT)
-    )
-    out["within_bound"] = share((str(gain), gain.real - gain.noise <= gain.said) for gain in bounds)
-    out["at_least"] = share((str(gain), gain.real + gain.noise >= gain.said) for gain in parts)
-    out["close"] = share(
-        (str(gain), 1 / CLOSE <= gain.real / gain.said <= CLOSE) for gain in guesses
-    )
-    out["realised_over_predicted"] = (
-        statistics.median(gain.real / gain.said for gain in guesses) if guesses else None
-    )
+    for clock, suffix in (("clock_ms", ""), ("bare_ms", "_bare")):
+        out |= _score_of_gains(promised, clock, suffix)
     # The mended program is the one to which the advice was applied, where the advice is on what was
     # planted.
     first = [(p, each, each["as_is"]["found"][0]) for p, each in promised if each["as_is"]["found"]]
@@ -199,7 +188,46 @@ def score(
         (f"{name}: {100 * error:+.1f} %", abs(error) <= NEAR) for name, error in errors
     )
     out["step_error_percent"] = max((abs(100 * error) for _, error in errors), default=None)
+    out["bare_given"] = share(
+        (f"{name}: {one['bare_reason']}", one["said_bare_ms"] is not None) for name, one in runs
+    )
+    bare_errors = [
+        (name, one["said_bare_ms"] / one["own_bare_ms"] - 1)
+        for name, one in runs
+        if one["said_bare_ms"] and one["own_bare_ms"]
+    ]
+    out["bare_step"] = share(
+        (f"{name}: {100 * error:+.1f} %", abs(error) <= NEAR_BARE) for name, error in bare_errors
+    )
     return out
+
+
+def _score_of_gains(
+    promised: Iterable[tuple[Program, Mapping[str, Any]]], clock: str, suffix: str
+) -> dict[str, Share | float | None]:
+    """The figures on gains, held against the change of the step by a clock of the program."""
+    gains = [
+        _Gain.of(p.name, f, each, clock)
+        for p, each in promised
+        for f in each["as_is"]["found"]
+        if f["rule"] in p.rules and f["gain_ms"]
+    ]
+    bounds, parts, guesses = (
+        [gain for gain in gains if gain.kind == kind] for kind in (UP_TO, AT_LEAST, ABOUT)
+    )
+    median = statistics.median(gain.real / gain.said for gain in guesses) if guesses else None
+    return {
+        f"within_bound{suffix}": share(
+            (str(gain), gain.real - gain.noise <= gain.said) for gain in bounds
+        ),
+        f"at_least{suffix}": share(
+            (str(gain), gain.real + gain.noise >= gain.said) for gain in parts
+        ),
+        f"close{suffix}": share(
+            (str(gain), 1 / CLOSE <= gain.real / gain.said <= CLOSE) for gain in guesses
+        ),
+        f"realised_over_predicted{suffix}": median,
+    }
 
 
 def rules(one: Mapping[str, Any]) -> list[str]:
@@ -223,6 +251,10 @@ WORDS = {
     "at_least": "… at least as large, for *at least*",
     "close": f"… within a factor of {CLOSE:g}, where it says *about*",
     "realised_over_predicted": "Realised over predicted gain for *about*, median",
+    "within_bound_bare": "Without a recording: realised gain within the bound of *up to*",
+    "at_least_bare": "… at least as large, for *at least*",
+    "close_bare": f"… within a factor of {CLOSE:g}, where it says *about*",
+    "realised_over_predicted_bare": "… realised over predicted gain for *about*, median",
     "applied_half": (
         "The first advice, applied: without a recording, the step gains at least half of what it"
         " says"
@@ -231,6 +263,8 @@ WORDS = {
     "steps": "Steps found exactly",
     "step_time": f"Step time within {100 * NEAR:.0f} % of the program's clock",
     "step_error_percent": "Largest difference of a step time, %",
+    "bare_given": "A bare step time is given",
+    "bare_step": f"… within {100 * NEAR_BARE:.0f} % of the program's own clock of its bare steps",
 }
 
 

@@ -974,6 +974,7 @@ export interface ComparedRun {
   facts: string[];
   created: string;
   times_ms: Float64Array;
+  bare_ms: Float64Array;
   advice: Advice[];
   no_advice: string;
 }
@@ -987,6 +988,7 @@ export interface Pair {
   headline: string;
   detail: string;
   evidence: Evidence[];
+  bare: boolean;
   digits: number;
   figures: ComparedFigure[];
   categories: ComparedCategory[];

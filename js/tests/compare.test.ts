@@ -30,6 +30,7 @@ const made = (before: number, after: number, categories: ComparedCategory[] = []
   headline: `${before} to ${after}`,
   detail: "",
   evidence: [],
+  bare: false,
   digits: 2,
   figures: [],
   categories,

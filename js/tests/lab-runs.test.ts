@@ -123,6 +123,12 @@ describe("a run", () => {
     expect([changeOf(of(11, 20), of(10, 20)), changeOf(of(12, 20), of(10, 20))]).toEqual(["≈", "+20%"]);
     expect(changeOf(of(12, 4), of(10, 4))).toBe("≈");
     expect(changeOf(of(12, 4), at(10))).toBe("+20%");
+    // Steps without the profiler where both have them, whatever the recordings took.
+    const timed = (step_ms: number, bare: number | null): Run =>
+      runOf({ path: "a", step_ms, bare: bare === null ? [] : [bare, 0.1, 20, 20] }) as Run;
+    expect(changeOf(timed(19, 10), timed(15, 10))).toBe("≈");
+    expect(changeOf(timed(15, 12), timed(15, 10))).toBe("+20%");
+    expect(changeOf(timed(18, 12), timed(15, null))).toBe("+20%");
     for (const [now, before] of [
       [at(null), at(10)],
       [at(10), at(null)],

@@ -69,8 +69,15 @@ _QUICK_MODULES = frozenset(
 """Modules of Python whose functions take less than a µs, but for those that take a function or
 wait.
 """
-_WAITS_FOR_FRAMEWORK = frozenset({"block_until_ready"})
+_WAITS_FOR_FRAMEWORK = frozenset({"block_until_ready", "batched_block_until_ready"})
 """Methods of a framework's arrays that are known by their names alone."""
+
+
+_COMPILED = frozenset(
+    {"PIL", "cv2", "librosa", "numba", "numpy", "pandas", "polars", "pyarrow", "scipy"}
+    | {"skimage", "sklearn", "soundfile", "xarray"}
+)
+"""Libraries of compiled code that programs call beside a framework."""
 
 
 def _is_library_call(call: str) -> bool:
@@ -130,6 +137,11 @@ class PythonUse(NamedTuple):
         The function of the person's code, and the line and call in it, with most of each.
     samples : int or None
         From how many samples this is known; None where that is not stated.
+    named : float
+        The part of `library` in code that is known to be a library's: of its own files, or in a
+        call by its name. An array's method may be a framework's.
+    top_named : TopFunction or None
+        The function of the person's code with most of it.
     """
 
     python: float
@@ -141,6 +153,8 @@ class PythonUse(NamedTuple):
     top_waiting: TopFunction | None
     top_framework: TopFunction | None = None
     samples: int | None = None
+    named: float = 0.0
+    top_named: TopFunction | None = None
 
 
 @dataclass
@@ -322,6 +336,7 @@ class Python:
         top, top_library, top_framework, top_waiting = (
             self.top_function(rows[part]) for part in (rest, library, framework, idle)
         )
+        named = library & self._in_named_library[samples.node[rows]]
         return PythonUse(
             python,
             in_library,
@@ -332,7 +347,30 @@ class Python:
             top_waiting,
             top_framework,
             len(rows),
+            float(weight[named].sum()) / total,
+            self.top_function(rows[named]),
         )
+
+    def blocked(self, intervals: Intervals) -> tuple[float, TopFunction | None]:
+        """The part of some time in which the cell's thread waits in `block_until_ready`, and the
+        line that does; 0 of few samples.
+
+        Parameters
+        ----------
+        intervals : Intervals
+            In ns since 1970.
+        """
+        samples = self.samples
+        rows = np.flatnonzero(samples.thread == 0)
+        rows = rows[intervals.index_at(samples.at[samples.sample[rows]]) >= 0]
+        waits = np.array(
+            [line.call.rpartition(".")[2] in _WAITS_FOR_FRAMEWORK for line in samples.places],
+            np.bool_,
+        )
+        waiting = rows[waits[self._line_of_node[samples.node[rows]]]]
+        if len(waiting) < _ENOUGH:
+            return 0.0, None
+        return len(waiting) / len(rows), self.top_function(waiting)
 
     @cached_property
     def _in_spans(self) -> Flags:
@@ -404,6 +442,17 @@ class Python:
         files = np.array([installed[line.function] for line in places], np.bool_)
         called = np.array([bool(line.call) for line in places], np.bool_)
         return np.asarray((calls | (called & files))[self._line_of_node], np.bool_)
+
+    @property
+    def _in_named_library(self) -> Flags:
+        """By node: whether the code is known to be a library's."""
+        places, functions = self.samples.places, self.samples.functions
+        of_library = [
+            line.call.partition(".")[0] in _COMPILED
+            or module(functions[line.function].file) in _COMPILED
+            for line in places
+        ]
+        return np.array(of_library, np.bool_)[self._line_of_node]
 
     def top_function(self, kinds: npt.NDArray[np.integer] | None = None) -> TopFunction | None:
         """The function with most of the time of the cell's thread, or of some rows of it; None if

@@ -476,12 +476,10 @@ def _host_verdict(breakdown: Breakdown, parts: dict[str, float]) -> Verdict:
     other = max(device_categories, key=shares.__getitem__)
     if shares[other] > parts[part]:
         bound, part = other, "host"
-    if part == "host":
-        assessment = _assess(breakdown, bound)
-        percent = shares[bound]
-    else:
-        assessment = _assess(breakdown, bound, _TIME_OF_HOST[bound])
-        percent = parts[part]
+    name, percent = "", shares[bound]
+    if part != "host":
+        name, percent = _TIME_OF_HOST[bound], parts[part]
+    assessment = _assess(breakdown, bound, name, _perhaps_recording(breakdown, part, percent))
     if percent < SINGLE_BOTTLENECK_PERCENT:
         return _no_single_part(breakdown, parts, assessment)
     if part == "host":
@@ -804,13 +802,15 @@ class Assessment(NamedTuple):
     confidence: str
 
 
-def _assess(breakdown: Breakdown, bound: str, name: str = "") -> Assessment:
+def _assess(
+    breakdown: Breakdown, bound: str, name: str = "", on_recording: Evidence | None = None
+) -> Assessment:
     """The evidence for the verdict that `bound` is the largest category, called `name` in it."""
     if breakdown.unit.is_recording:
         evidence = _evidence_of_recording(breakdown)
     else:
         evidence = _evidence_of_steps(breakdown, bound, name or label(bound).capitalize())
-    evidence += _slowed(breakdown, bound) + _sampled(breakdown, bound)
+    evidence += _slowed(breakdown, bound) + (on_recording or []) + _sampled(breakdown, bound)
     failed = sum(not supports for supports, _ in evidence)
     confidence = {0: "high", 1: "medium"}.get(failed, "low")
     if breakdown.unit.is_recording:
@@ -995,6 +995,29 @@ def _slowed_as_measured(breakdown: Breakdown, bound: str, busy: float) -> Eviden
         f" {busy:.0f}% of {unit.time} here, is busy for {without:.0f}% without it"
     )
     return [(bound not in ("host_compute", "kernel_launch"), text)]
+
+
+def _perhaps_recording(breakdown: Breakdown, part: str, percent: float) -> Evidence:
+    """That the largest part of a program without a device may be so only while it is recorded;
+    empty if another is smaller even where that part has all that recording cost.
+    """
+    slowdown, unit = breakdown.bare.slowdown, breakdown.unit
+    if slowdown is None or breakdown.has_device or part not in _HOST_PARTS:
+        return []
+    others = {_HOST_PARTS[name]: share for name, share in breakdown.host_parts.items()}
+    del others[_HOST_PARTS[part]]
+    for category, share in breakdown.shares.items():
+        if category not in ("host_compute", "other"):
+            others[label(category)] = share
+    second = max(others, key=others.__getitem__)
+    cost = 100 * (1 - 1 / slowdown)
+    if percent - cost >= others[second]:
+        return []
+    text = (
+        f"Recording makes {unit.a} {slowdown:.2f} times as long: without it, {second},"
+        f" {others[second]:.0f}% of {unit.time} here, may be the largest part"
+    )
+    return [(False, text)]
 
 
 def _sampled(breakdown: Breakdown, bound: str) -> Evidence:

@@ -29,9 +29,9 @@ MAX_RUNS = 20
 MAX_CHANGES = 5
 """Ops or kernels that a failure names."""
 _KEYS = {"kernels": ("kernel",), "ops": ("where", "type", "op")}
+_OPTION = "option "
+"""Before the name of an option of the recording, among the conditions of a step time."""
 _TIMES = ("mean", "typical", "error", "typical_error")
-_OPTIONS = ("host_level", "memory", "python", "shapes", "stacks")
-"""Options of a recording that cost time."""
 
 
 @dataclass
@@ -43,7 +43,9 @@ class Baseline:
     counts : dict
         Certain figures, by the names of `KINDS`.
     runs : list of list of Repeat
-        Step times of each run that was added, with its repeats.
+        Recorded step times of each run that was added, with its repeats.
+    bare_runs : list of list of Repeat
+        Step times of the same runs without the profiler, of those repeats that have them.
     machine : dict
         See `machine_of`.
     kernels, ops : list of dict
@@ -56,6 +58,7 @@ class Baseline:
 
     counts: dict[str, float] = field(default_factory=dict)
     runs: list[list[Repeat]] = field(default_factory=list)
+    bare_runs: list[list[Repeat]] = field(default_factory=list)
     machine: dict[str, str] = field(default_factory=dict)
     kernels: list[dict[str, Any]] = field(default_factory=list)
     ops: list[dict[str, Any]] = field(default_factory=list)
@@ -70,7 +73,8 @@ class Baseline:
             value, doubt = figure(runs, name)
             if value is not None and not doubt:
                 counts[name] = value
-        times, _ = repeats(runs)
+        times = repeats(runs)
+        known = bool(times.recorded)
         side = _side(runs[0])
         steps = len(side.steps)
         kernel_rows = side.kernels.rename(columns={"total_us": "us"})
@@ -79,7 +83,8 @@ class Baseline:
         ops, more_ops = _largest_rows(op_rows, _KEYS["ops"], steps)
         return cls(
             counts=counts,
-            runs=list(filter(None, [times])),
+            runs=[times.recorded] * known,
+            bare_runs=[times.bare] * known,
             machine=machine_of(runs[0]),
             kernels=kernels,
             ops=ops,
@@ -103,9 +108,12 @@ class Baseline:
                     f"{path} is a baseline from another version of nbprof: write it again with"
                     " --nbprof-update"
                 )
+            stored_runs = values["runs"]
             return cls(
                 counts={str(name): _number(value) for name, value in values["counts"].items()},
-                runs=[list(map(_repeat, run)) for run in values["runs"]],
+                runs=_runs(stored_runs),
+                # Those of a baseline without any are empty.
+                bare_runs=_runs(values.get("bare_runs", [[]] * len(stored_runs))),
                 machine={str(name): str(value) for name, value in values["machine"].items()},
                 kernels=[_row(row, _KEYS["kernels"]) for row in values["kernels"]],
                 ops=[_row(row, _KEYS["ops"]) for row in values["ops"]],
@@ -154,11 +162,19 @@ class Baseline:
         ]
         if self.unit != STEP:
             parts.append(f'"unit": {json.dumps(self.unit)}')
+        if any(self.bare_runs):
+            parts.insert(1, _array_text("bare_runs", list(map(_run_text, self.bare_runs))))
         return "{\n " + ",\n ".join(parts) + "\n}\n"
 
     def add(self, other: Baseline) -> None:
         """Add the step times of another run; of more than `MAX_RUNS`, the last are retained."""
         self.runs = [*self.runs, *other.runs][-MAX_RUNS:]
+        self.bare_runs = [*self.bare_runs, *other.bare_runs][-MAX_RUNS:]
+
+    @property
+    def timed_bare(self) -> list[list[Repeat]]:
+        """The runs that have step times without the profiler."""
+        return [run for run in self.bare_runs if run]
 
     def changes(self, run: Run, table: str, column: str) -> list[str]:
         """The kernels or ops that changed most since the baseline, as short texts.
@@ -217,14 +233,23 @@ def machine_of(run: Run) -> dict[str, str]:
         conditions["devices"] = f"{overview['devices']} × {overview['device_kind']}"
     for name, version in overview["environment"]["versions"].items():
         conditions[f"version of {name}"] = str(version)
-    for name in _OPTIONS:
-        if name in capture.options:
-            conditions[f"option {name}"] = str(capture.options[name])
+    for name, value in capture.costly_options.items():
+        conditions[f"{_OPTION}{name}"] = value
     return conditions
 
 
-def machine_difference(before: Mapping[str, str], after: Mapping[str, str]) -> str:
-    """Why step times of two machines cannot be compared; '' if they can."""
+def machine_difference(
+    before: Mapping[str, str], after: Mapping[str, str], *, bare: bool = False
+) -> str:
+    """Why step times of two machines cannot be compared; '' if they can.
+
+    Parameters
+    ----------
+    before, after : mapping
+        See `machine_of`.
+    bare : bool
+        The options of the recording do not count, for the steps ran without it.
+    """
     if not before or not after:
         subject = "the profile" if before else "the baseline"
         return (
@@ -234,7 +259,7 @@ def machine_difference(before: Mapping[str, str], after: Mapping[str, str]) -> s
     differences = []
     for name in sorted({*before, *after}):
         there, here = before.get(name, "unknown"), after.get(name, "unknown")
-        if there != here:
+        if there != here and not (bare and name.startswith(_OPTION)):
             differences.append(f"{name} {there} there, {here} here")
     if not differences:
         return ""
@@ -289,7 +314,13 @@ def _array_text(name: str, rows: list[str]) -> str:
     return f'"{name}": [\n' + ",\n".join(rows) + "\n ]"
 
 
+def _runs(stored: list[list[Mapping[str, Any]]]) -> list[list[Repeat]]:
+    return [list(map(_repeat, run)) for run in stored]
+
+
 def _run_text(run: list[Repeat]) -> str:
+    if not run:
+        return "  []"
     rows = []
     for repeat in run:
         fields = {name: _rounded(value, 5) for name, value in repeat._asdict().items()}

@@ -11,15 +11,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from nbprof.activity.unit import Unit
 from nbprof.analysis.compare import repeats as compare_repeats
+from nbprof.analysis.compare.compare import BARE, RECORDED
+from nbprof.analysis.figures import mean
 from nbprof.capture.block import profile as block
 from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.wording import plural
 from nbprof.gate import policy
 from nbprof.gate.baseline import Baseline, machine_difference, machine_of
-from nbprof.gate.figures import KINDS, OF_UNITS, figure, other_units, repeats, unit_of
+from nbprof.gate.figures import KINDS, OF_UNITS, Times, figure, other_units, repeats, unit_of
 from nbprof.gate.limits import amount, fraction
 from nbprof.gate.outcome import FAIL, PASS, UNKNOWN, Outcome
 from nbprof.gate.record import Repeated
@@ -213,7 +217,8 @@ class Expectation:
         return self._at_most("dropped", max, unknown)
 
     def step_time(self, *, slower: str, unknown: str | None = None) -> Expectation:
-        """Step time against the baseline.
+        """Step time against the baseline, of the steps that ran without the profiler where both
+        have such steps, else of the recorded ones.
 
         Parameters
         ----------
@@ -437,31 +442,50 @@ class Expectation:
 
     def _step_time(self, allowed: float, unknown: str) -> Outcome:
         title = _time(unit_of(self._runs))
-        times, reason = repeats(self._runs)
-        reason = reason or other_units(self._runs)
-        value = None
-        if times:
-            value = sum(repeat.mean for repeat in times) / len(times)
+        times = repeats(self._runs)
+        reason = times.reason or other_units(self._runs)
+        value, steps_are = times.value, ""
+        if value is not None:
+            steps_are = BARE if times.bare else RECORDED
 
         def outcome(state: str, text: str) -> Outcome:
-            return Outcome("step_time", state, f"{title}: {text}", value, unknown=unknown)
+            return Outcome(
+                "step_time",
+                state,
+                f"{title}: {text}",
+                value,
+                unknown=unknown,
+                steps_are=steps_are,
+            )
 
         baseline = self._compared("step_time")
         if isinstance(baseline, str):
             return outcome(FAIL, baseline)
         if self._update:
-            return self._written(outcome, wording.millis, value, reason)
-        reason = reason or self._incomparable(baseline)
+            return self._written(outcome, _written_time(times), value, reason)
+        bare_runs = baseline.timed_bare
+        bare = bool(times.bare) and len(bare_runs) >= compare_repeats.LEAST
+        reason = reason or self._incomparable(baseline, bare=bare)
         if reason:
             return outcome(UNKNOWN, reason)
-        slowdown = compare_repeats.slowdown(baseline.runs, times, allowed)
-        return self._slowdown_outcome(slowdown, allowed, len(baseline.runs), unknown)
+        recorded = compare_repeats.slowdown(baseline.runs, times.recorded, allowed)
+        if not bare:
+            compared = self._slowdown_outcome(recorded, allowed, len(baseline.runs), unknown)
+            note = _why_recorded(times, len(bare_runs))
+            return compared._replace(text=compared.text + note, steps_are=RECORDED)
+        slowdown = compare_repeats.slowdown(bare_runs, times.bare, allowed)
+        compared = self._slowdown_outcome(
+            slowdown, allowed, len(bare_runs), unknown, " without recording"
+        )
+        before, after = wording.millis(recorded.before), wording.millis(recorded.after)
+        note = f"; recorded: {after}, {before} in the baseline"
+        return compared._replace(text=compared.text + note, steps_are=BARE)
 
-    def _incomparable(self, baseline: Baseline) -> str:
+    def _incomparable(self, baseline: Baseline, *, bare: bool) -> str:
         """Why step times cannot be compared with those of the baseline; "" if they can."""
         reason = other_units(self._runs, baseline.unit)
         if not reason and not self._same_machine:
-            reason = machine_difference(baseline.machine, machine_of(self._runs[0]))
+            reason = machine_difference(baseline.machine, machine_of(self._runs[0]), bare=bare)
         if not reason and len(baseline.runs) < compare_repeats.LEAST:
             reason = (
                 f"the baseline has the {_times(unit_of(self._runs))} of"
@@ -471,10 +495,15 @@ class Expectation:
         return reason
 
     def _slowdown_outcome(
-        self, slowdown: compare_repeats.Slowdown, allowed: float, runs: int, unknown: str
+        self,
+        slowdown: compare_repeats.Slowdown,
+        allowed: float,
+        runs: int,
+        unknown: str,
+        without: str = "",
     ) -> Outcome:
         unit = unit_of(self._runs)
-        title = _time(unit)
+        title = f"{_time(unit)}{without}"
         if slowdown.of != "mean" and not unit.is_recording:
             title = f"typical {title}"
         before, after = wording.millis(slowdown.before), wording.millis(slowdown.after)
@@ -521,6 +550,27 @@ class Expectation:
 def _time(unit: Unit) -> str:
     """The compared time: "step time", "call time", or "duration of the recording"."""
     return "duration of the recording" if unit.is_recording else unit.time
+
+
+def _written_time(times: Times) -> Callable[[float], str]:
+    """The text of the step time that is written to a baseline."""
+    if not times.bare:
+        return wording.millis
+    recorded = mean(np.array([repeat.mean for repeat in times.recorded]))
+    return lambda bare: f"{wording.millis(bare)} without recording, {wording.millis(recorded)} with"
+
+
+def _why_recorded(times: Times, runs: int) -> str:
+    """Why recorded steps were compared, if one of the two has bare ones; else ""."""
+    if times.bare:
+        of_baseline = f"{plural(runs, 'run')} of the baseline {'has' if runs == 1 else 'have'} them"
+        return (
+            "; compared are recorded steps: those without recording take"
+            f" {compare_repeats.LEAST} runs, and {of_baseline}"
+        )
+    if runs:
+        return f"; compared are recorded steps, for those without recording: {times.bare_reason}"
+    return ""
 
 
 def _times(unit: Unit) -> str:

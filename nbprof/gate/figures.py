@@ -8,7 +8,7 @@ from typing import NamedTuple
 from nbprof.activity.unit import KINDS as KINDS_OF_UNITS
 from nbprof.activity.unit import Unit, best
 from nbprof.analysis import contention
-from nbprof.analysis.compare.compare import STEP, by_step
+from nbprof.analysis.compare.compare import STEP, by_step, why_not_bare
 from nbprof.analysis.compare.repeats import Repeat, repeat
 from nbprof.analysis.device_time.use import costs
 from nbprof.analysis.steps.per_step import Count, counts
@@ -152,35 +152,72 @@ def doubt(run: Run) -> str:
     return reason
 
 
-def repeats(runs: Sequence[Run]) -> tuple[list[Repeat], str]:
-    """Step times of the repeats that other processes did not disturb, and why they are uncertain.
+class Times(NamedTuple):
+    """Step times of the repeats of a run.
+
+    Attributes
+    ----------
+    recorded : list of Repeat
+        Of the steps in averages.
+    reason : str
+        Why they are uncertain; '' if they are not.
+    bare : list of Repeat
+        Of the steps that ran without the profiler, of those repeats that have some.
+    bare_reason : str
+        Why there are none; '' if there are.
+    """
+
+    recorded: list[Repeat]
+    reason: str
+    bare: list[Repeat]
+    bare_reason: str
+
+    @property
+    def value(self) -> float | None:
+        """The mean bare step in ms, else the mean recorded one; None if neither is known."""
+        means = [repeat.mean for repeat in self.bare or self.recorded]
+        return sum(means) / len(means) if means else None
+
+
+def repeats(runs: Sequence[Run]) -> Times:
+    """Step times of the repeats that other processes did not disturb.
 
     A baseline that was recorded on a busy machine would let any slowdown pass on a quiet one, and
     the other way round.
     """
     times = [by_step(run.steps)[STEP] for run in runs]
     if not all(map(len, times)):
-        return [], (
+        return _unknown(
             "no steps were found, so step time is unknown: mark them with nbprof.steps() or"
             " nbprof.step()"
         )
     reason = next(filter(None, map(doubt, runs)), "")
     if reason:
-        return [], reason
-    undisturbed, disturbances = [], []
+        return _unknown(reason)
+    recorded, bare = [], []
+    disturbances, without_bare = [], []
     for run, step_times in zip(runs, times, strict=True):
         disturbance = disturbed(run)
         if disturbance:
             disturbances.append(disturbance)
+            continue
+        recorded.append(repeat(step_times))
+        bare_reason = why_not_bare(run.bare_steps, Unit.of(run.overview))
+        if bare_reason:
+            without_bare.append(bare_reason)
         else:
-            undisturbed.append(repeat(step_times))
-    if 2 * len(undisturbed) < len(runs):
+            bare.append(repeat(run.bare_steps.durations_ms))
+    if 2 * len(recorded) < len(runs):
         # The others have been disturbed as well, only by less.
-        return [], (
+        return _unknown(
             f"other processes interfered with {len(disturbances)} of {len(runs)} recordings:"
             f" {_clause(disturbances[0])}"
         )
-    return undisturbed, ""
+    return Times(recorded, "", bare, "" if bare else without_bare[0])
+
+
+def _unknown(reason: str) -> Times:
+    return Times([], reason, [], reason)
 
 
 def disturbed(run: Run) -> str:

@@ -24,6 +24,9 @@ class Outcome(NamedTuple):
         Kernels or ops that changed since the baseline, if the check failed.
     unknown : str
         Action for an unknown outcome: `fail`, `warn` or `skip`.
+    steps_are : str
+        Of a step time: `bare`, if it is of steps that ran without the profiler, or `recorded`; ''
+        of other checks, and where it is not known.
     """
 
     check: str
@@ -33,6 +36,7 @@ class Outcome(NamedTuple):
     limit: float | None = None
     changed: tuple[str, ...] = ()
     unknown: str = "warn"
+    steps_are: str = ""
 
     @property
     def failed(self) -> bool:

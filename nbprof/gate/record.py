@@ -39,10 +39,10 @@ def record(
     """Record a callable: each call of it is one step.
 
     It is called `warmup` times without a recording, so that it is compiled and its caches are warm.
-    Then `repeats` recordings are made in turn, each of one call that starts the profiler and is
-    excluded from averages, and of `steps` calls; one that other processes disturbed is repeated, up
-    to `repeats` more in total. Each step waits for the JAX arrays that it returns, since JAX
-    computes ahead.
+    Then `repeats` recordings are made in turn: `steps` calls are timed without the profiler; one
+    call starts it and is excluded from averages; `steps` more calls are recorded. A recording that
+    other processes disturbed is repeated, up to `repeats` more in total. Each step waits for the
+    JAX arrays that it returns, since JAX computes ahead.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def record(
         Called with `args`. Steps that it marks do not count: they are part of the step.
     *args
     steps : int
-        Calls per recording, 2 or more.
+        Calls per recording, 2 or more; from 8 on the step time without the profiler is known.
     warmup : int
     repeats : int
         Counts need one; several reduce the noise of step times.
@@ -73,11 +73,12 @@ def record(
     options.setdefault("backend", _framework(function, args))
     for _ in range(warmup):
         _wait_for(function(*args))
+    window = (steps + 1, 2 * steps + 1)
     profiles: list[Profile] = []
     undisturbed = 0
     while undisturbed < repeats and len(profiles) < 2 * repeats:
-        with profile(warmup=1, **options) as block:
-            for _ in range(steps + 1):
+        with profile(warmup=1, **{**options, "steps": window}) as block:
+            for _ in range(2 * steps + 1):
                 with step():
                     _wait_for(function(*args))
         if block.result is None:

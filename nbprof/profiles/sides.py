@@ -35,6 +35,7 @@ def _side(run: Run, label: str) -> Side:
             "precision": capture.precision,
             "failed": bool(capture.cell_failed),
             "cores": capture.contention,
+            "options": capture.costly_options,
         }
     workers = [use.workers for use in run.loaders if use.workers is not None]
     return Side(
@@ -47,6 +48,7 @@ def _side(run: Run, label: str) -> Side:
         dropped=run.receipt.dropped,
         advice=run.advice,
         workers=max(workers, default=None),
+        bare=run.bare_steps,
         **of_capture,
     )
 

@@ -50,8 +50,14 @@ SCHEMA: dict[str, list[Col]] = {
         text("verdict", "Verdict", "real, some, typical, serial, chance, none, same or unknown."),
         text("headline", "Headline", "The verdict in one sentence."),
         text("detail", "Detail", "What changed most."),
-        _number("before_ms", "ms", "Before ms", "Mean step time before.", 2),
-        _number("after_ms", "ms", "After ms", "Mean step time after.", 2),
+        _number(
+            "before_ms",
+            "ms",
+            "Before ms",
+            "Mean step time before: without the profiler where both runs have such steps.",
+            2,
+        ),
+        _number("after_ms", "ms", "After ms", "The same after.", 2),
         _number(
             "change_ms",
             "ms",
@@ -69,6 +75,18 @@ SCHEMA: dict[str, list[Col]] = {
         _number("speedup", "", "Speed-up", "Mean before divided by mean after.", 2),
         Col("before_steps", "int64", "", "Steps before", "Steps included.", "number", 0),
         Col("after_steps", "int64", "", "Steps after", "Steps included.", "number", 0),
+        text(
+            "steps_are",
+            "Steps are",
+            "bare, if the compared steps ran without the profiler, or recorded.",
+        ),
+        _number("recorded_before_ms", "ms", "Recorded before ms", "Mean recorded step before.", 2),
+        _number("recorded_after_ms", "ms", "Recorded after ms", "The same after.", 2),
+        text(
+            "recorded_reason",
+            "Why recorded",
+            "Why bare steps were not compared; empty where they were.",
+        ),
     ],
     "comparison.evidence": [
         Col("ok", "bool", "", "OK", "Whether it supports the comparison.", "bool", None),
@@ -101,8 +119,8 @@ SCHEMA: dict[str, list[Col]] = {
         text(
             "figure",
             "Figure",
-            "step_time, input, device_busy, ops_on_device, examples_per_second, steps_per_second or"
-            " peak_memory.",
+            "bare_step_time (without the profiler), step_time (recorded), input, device_busy,"
+            " ops_on_device, examples_per_second, steps_per_second or peak_memory.",
         ),
         text("unit", "Unit", "Unit of the values: ms, percent, 1/s or bytes."),
         _number("before", "", "Before", "Value before.", 2),

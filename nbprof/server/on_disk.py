@@ -100,6 +100,7 @@ class OnDisk:
             "notebook": capture.notebook,
             "times_ms": facts.get("times_ms") or [],
             "spread": facts.get("spread") or [],
+            "bare": facts.get("bare") or [],
             "failed": capture.error if capture.cell_failed else "",
             "notes": [note.text for note in (*capture.warnings, *capture.notes)],
         }

@@ -14,9 +14,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from nbprof.activity.unit import KINDS, Unit
-from nbprof.analysis.compare.compare import STEP, by_step
+from nbprof.analysis.compare.compare import STEP, by_step, why_not_bare
 from nbprof.analysis.compare.welch import effective_size
 from nbprof.analysis.steps import step_count
 from nbprof.core.files import LocalFile, RunFiles
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from nbprof.run.run import Run
 
-LAYOUT = 4
+LAYOUT = 5
 """Increased when the facts or their rules change."""
 
 _MOST_TIMES = 24
@@ -98,7 +99,8 @@ def facts_of(run: Run) -> dict[str, Any]:
         "unit": Unit.of(overview).kind,
         "step_ms": step_ms,
         "times_ms": course(run.steps),
-        "spread": spread(run.steps),
+        "spread": spread(by_step(run.steps)[STEP]),
+        "bare": _bare(run),
         "verdict": _text(": ".join(filter(None, verdict))),
     }
 
@@ -116,13 +118,20 @@ def course(steps: pd.DataFrame) -> list[float]:
     return [round(float(part.mean()), 4) for part in parts]
 
 
-def spread(steps: pd.DataFrame) -> list[float]:
-    """Variation of step times, for telling a change of their mean from chance.
+def _bare(run: Run) -> list[float]:
+    """Mean time of the steps without the profiler in ms, and their variation; empty if unknown."""
+    times = run.bare_steps.durations_ms
+    if why_not_bare(run.bare_steps, Unit.of(run.overview)):
+        return []
+    return [float(times.mean()), *spread(times)]
 
-    The standard deviation in ms, the number of steps, and the equivalent number of independent
-    ones; empty if there is only one step.
+
+def spread(times: npt.NDArray[np.float64]) -> list[float]:
+    """Variation of step times in ms, for telling a change of their mean from chance.
+
+    The standard deviation, the number of steps, and the equivalent number of independent ones;
+    empty if there is only one step.
     """
-    times = by_step(steps)[STEP]
     if len(times) <= 1:
         return []
     return [float(times.std(ddof=1)), float(len(times)), effective_size(times)]
@@ -131,8 +140,8 @@ def spread(steps: pd.DataFrame) -> list[float]:
 def fits(facts: dict[str, Any]) -> bool:
     """True if stored facts have the expected form."""
     texts = [facts.get(name) for name in ("framework", "device", "recorded", "verdict")]
-    times, deviation = facts.get("times_ms"), facts.get("spread")
-    if not isinstance(times, list) or not isinstance(deviation, list):
+    times, deviation, bare = (facts.get(name) for name in ("times_ms", "spread", "bare"))
+    if not (isinstance(times, list) and isinstance(deviation, list) and isinstance(bare, list)):
         return False
     return (
         all(isinstance(text, (str, type(None))) for text in texts)
@@ -140,5 +149,6 @@ def fits(facts: dict[str, Any]) -> bool:
         and facts.get("unit") in KINDS
         and isinstance(facts.get("step_ms"), (int, float, type(None)))
         and len(deviation) in (0, 3)
-        and all(isinstance(value, (int, float)) for value in (*times, *deviation))
+        and len(bare) in (0, 4)
+        and all(isinstance(value, (int, float)) for value in (*times, *deviation, *bare))
     )

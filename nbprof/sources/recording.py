@@ -23,6 +23,8 @@ from nbprof.sources.upload import Upload
 from nbprof.sources.urls import public_url
 
 _MOST_BYTES = 1 << 22
+COSTLY = ("host_level", "memory", "python", "shapes", "stacks")
+"""Options that lengthen recorded steps."""
 RECORDED_EARLIER = "recorded_earlier"
 """Key of the notes of recorders that wrote only texts."""
 
@@ -152,6 +154,11 @@ class CaptureInfo:
     step_times: dict[str, Any] = field(default_factory=dict)
     cell_s: float = 0.0
     ended_before: bool = False
+
+    @property
+    def costly_options(self) -> dict[str, str]:
+        """The options that lengthen recorded steps, as text."""
+        return {name: str(self.options[name]) for name in COSTLY if name in self.options}
 
     @property
     def warmup(self) -> int | None:

@@ -229,6 +229,8 @@ APPLIED = {
     ),
     "slow_versions": (cases.slow_conv3d(50.0), cases.slow_conv3d(50.0, "2.10.0")),
     "python_code": ({"evidence": cases.host({"python": 60.0})}, {"evidence": cases.host({"python": 5.0})}),
+    "library_code": ({"evidence": cases.libraries(60.0)}, {"evidence": cases.libraries(5.0)}),
+    "result_waits": (cases.waiting(60.0), cases.waiting(0.5)),
     "host_waits": ({"evidence": cases.host({"waiting": 60.0})}, {"evidence": cases.host({"waiting": 2.0})}),
     "tiny_ops": (TINY, used(TINY, compiled=True)),
     "tiny_eager_ops": (

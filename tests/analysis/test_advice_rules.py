@@ -11,6 +11,7 @@ from nbprof.analysis.advice import step as advice_step
 from nbprof.analysis.advice.advice import WORTH_PERCENT, every, without_steps
 from nbprof.analysis.advice.devices_used import Idle, InTurn
 from nbprof.analysis.advice.evidence import (
+    DeviceLoop,
     Evidence,
     HostProducts,
     HostUse,
@@ -26,6 +27,7 @@ from nbprof.analysis.cpu import CpuSplit, Products
 from nbprof.analysis.memory.growth import Growth
 from nbprof.analysis.ops.torch_runtime import Calls, Runtime
 from nbprof.analysis.python import PythonUse, TopFunction
+from nbprof.analysis.result_waits import ResultWaits
 from nbprof.analysis.rule import ALL, JAX, OURS, PYTORCH, TENSORFLOW, Found, Rule, Target, Threshold
 from nbprof.analysis.steps.bare_parts import BareParts
 from nbprof.analysis.steps.over_run import Slow, Slowing
@@ -76,6 +78,20 @@ def host(parts, used=8.0, cpu=SPLIT, **more):
     return Evidence(
         host=HostUse(parts, use, cpu, {"cores": 8.0, "own_cores": used, "other_cores": 0.0}, **more)
     )
+
+
+def libraries(percent, samples=20, **more):
+    """The same of a program that spends so much of a step in code of libraries."""
+    use = PythonUse(0.0, 1.0, 0.0, 0.0, None, AUGMENT, None, None, samples, 1.0, AUGMENT)
+    return Evidence(host=HostUse({}, use, SPLIT, {}, library=percent), **more)
+
+
+def waiting(ms, busy=20.0, where=AUGMENT):
+    """A JAX program that waits for its results for so long in a step, and how busy its device
+    is.
+    """
+    host = HostUse({}, None, None, {}, waits=ResultWaits(ms, where))
+    return jax(evidence=Evidence(host=host), device_busy_percent=busy)
 
 
 def of_some(ms):
@@ -467,6 +483,9 @@ RULES = {
         ({"parts": {"kernel_launch": 2.99}}, False),
         (jax(evidence=Evidence(programs_per_step=2.0)) | {"parts": {"kernel_launch": 3.0}}, True),
         (jax(evidence=Evidence(programs_per_step=1.9)) | {"parts": {"kernel_launch": 3.0}}, False),
+        (jax(evidence=Evidence(programs_per_step=1.0, device_loop=DeviceLoop(10.0, 30.0, 0.5))) | {"parts": {"kernel_launch": 3.0}}, True),
+        (jax(evidence=Evidence(programs_per_step=1.0, device_loop=DeviceLoop(9.9, 30.0, 0.5))) | {"parts": {"kernel_launch": 3.0}}, False),
+        (jax(evidence=Evidence(programs_per_step=1.0, device_loop=DeviceLoop(99.0, 30.0, 0.49))) | {"parts": {"kernel_launch": 3.0}}, False),
         (torch({"kernel_launch": 3.0}), True),
         (torch({"kernel_launch": 2.99}), False),
         (torch({"kernel_launch": 3.0}, calls={"launch": Calls(9, 1.5, "cudaLaunchKernel"), "graph": Calls(1, 1.5, "cudaGraphLaunch")}), True),
@@ -816,6 +835,25 @@ RULES = {
         ({"evidence": host({"python": 14.99})}, False),
         ({"evidence": host({"python": 20.0}).with_values(periodic=of_some(5.1))}, False),
         (torch(), False),
+    ],
+    "library_code": [
+        ({"evidence": libraries(15.0)}, True),
+        ({"evidence": libraries(14.99)}, False),
+        ({"evidence": libraries(20.0, periodic=of_some(5.1))}, False),
+        ({"evidence": libraries(60.0, samples=9)}, False),
+        # A program of NumPy alone.
+        ({"evidence": libraries(60.0), "parts": {"other": 100.0}}, False),
+        (torch(), False),
+    ],
+    "result_waits": [
+        (waiting(15.0), True),
+        (waiting(14.99), False),
+        # The device is busy meanwhile, and there is none.
+        (waiting(80.0, busy=85.0), True),
+        (waiting(80.0, busy=85.1), False),
+        (waiting(80.0, busy=None), False),
+        ({**waiting(80.0), "framework": "PyTorch", "runtime": Runtime()}, False),
+        (jax(), False),
     ],
     "host_waits": [
         ({"evidence": host({"waiting": 15.0})}, True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -262,3 +263,76 @@ def test_without_a_clock_the_most_that_recording_costs_is_assumed(tmp_path):
     (tmp_path / SIDECAR).write_text(json.dumps(p.run.capture.to_dict()))
     [text] = evidence_on_recording(nbprof.load(tmp_path))
     assert text.startswith("Recording slows the host by up to 2.5 times")
+
+
+def profile_of_host(folder, bare_ms, in_ops_ms):
+    """Steps of 1 ms, of which so many are in ops that compute, on a machine without a device."""
+    k = kineto.Kineto()
+    for i in range(12):
+        start = 1000.0 * i
+        k.step(i, start, 1000)
+        k.op("aten::mm", start, 1000 * in_ops_ms)
+    (folder / "host.pt.trace.json").write_bytes(k.encode())
+    times = step_times([*noisy(bare_ms, 20), *noisy(1.0, 12, 1), *noisy(bare_ms, 20, 2)], (20, 32))
+    info = CaptureInfo(backend="torch", step_times=times.packed())
+    (folder / SIDECAR).write_text(json.dumps(info.to_dict()))
+    return nbprof.load(folder)
+
+
+def test_what_bounds_a_program_on_the_host_may_be_the_recording(tmp_path):
+    # Ops take 0.9 ms while they are recorded, and at least 0.9 - 0.7 = 0.2 ms of 0.3 ms else.
+    assert evidence_on_recording(profile_of_host(tmp_path, 0.3, 0.9)) == []
+    [text] = evidence_on_recording(profile_of_host(tmp_path, 0.1, 0.9))
+    assert re.fullmatch(
+        r"Recording makes a step (9\.9\d|10\.\d\d) times as long: without it, other host time, 10% of"
+        r" step time here, may be the largest part",
+        text,
+    )
+    # Steps that are faster while they are recorded prove no cost.
+    assert evidence_on_recording(profile_of_host(tmp_path, 1.2, 0.9)) == []
+
+
+def test_a_comparison_is_of_the_steps_without_the_profiler(tmp_path):
+    profiles = []
+    for name, bare_ms, memory in (("before", 0.95, False), ("after", 0.8, True)):
+        (tmp_path / name).mkdir()
+        p = recorded_profile(tmp_path / name, bare_ms)
+        p.run.capture.options = {"memory": memory, "shapes": True}
+        profiles.append(p)
+    c = nbprof.compare(*profiles)
+    verdict = c.verdict.iloc[0]
+    assert (verdict["verdict"], verdict["steps_are"]) == ("real", "bare")
+    assert verdict["before_ms"] == pytest.approx(0.95, rel=0.01)
+    assert verdict["speedup"] == pytest.approx(0.95 / 0.8, rel=0.01)
+    assert verdict["recorded_before_ms"] == verdict["recorded_after_ms"] == pytest.approx(1.0)
+    assert (verdict["before_steps"], verdict["recorded_reason"]) == (20, "")
+    assert verdict["headline"].endswith("per step without recording)")
+    # What only a recording shows stays as it was recorded.
+    step = c.categories.set_index("category").loc["step_time"]
+    assert (step["before_ms"], step["change_ms"]) == (pytest.approx(1.0), 0.0)
+    figures = c.figures.set_index("figure")
+    assert figures.loc["bare_step_time", "after"] == pytest.approx(0.8, rel=0.01)
+    assert figures.loc["step_time", "after"] == pytest.approx(1.0)
+    text = c.text()
+    assert "Step, unrecorded    0.95" in text
+    assert "Step, recorded" in text
+    assert "memory False before, True after" in text
+    assert "| ms per step, while recorded | Before |" in c.markdown()
+    part = c.payload().compare
+    assert part.pairs[0].bare
+    assert [len(run.bare_ms) for run in part.runs] == [20, 20]
+    assert "ms per step, while recorded" in c.save(tmp_path / "c.html").read_text()
+
+
+def test_a_comparison_says_which_run_has_no_bare_steps(tmp_path):
+    (tmp_path / "before").mkdir()
+    (tmp_path / "after").mkdir()
+    before, after = (recorded_profile(tmp_path / name, 0.9) for name in ("before", "after"))
+    after.run.capture.step_times = step_times(np.full(30, 1.0), (0, 30)).packed()
+    after.run.memo.values.pop("bare_steps", None)
+    c = nbprof.compare(before, after)
+    verdict = c.verdict.iloc[0]
+    assert verdict["steps_are"] == "recorded"
+    assert verdict["recorded_reason"].endswith(": every step was recorded")
+    assert not c.payload().compare.pairs[0].bare
+    assert "while recorded" not in c.markdown()

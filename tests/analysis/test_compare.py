@@ -16,6 +16,7 @@ from nbprof.analysis.compare import compare
 from nbprof.analysis.compare import verdict as compare_verdict
 from nbprof.analysis.compare.compare import Side, plain_name
 from nbprof.analysis.compare.findings import findings
+from nbprof.analysis.steps.bare import BareSteps
 from tests.support.frames import below
 
 NO_OPS = pd.DataFrame({"where": [], "type": [], "op": [], "self_us": [], "occurrences": []})
@@ -518,3 +519,116 @@ def test_who_took_the_cores_is_said_where_other_work_rose(before, after, who):
 def test_cores_explain_no_work_that_did_not_rise():
     a, b = worked("run 7", 20.0, 80.0, QUIET, 0), worked("run 9", 20.1, 20.0, CROWDED, 2, seed=1)
     assert " took " not in compare_verdict.verdict(a, b, compare.categories(a, b)).detail
+
+
+def bare(times, *, recorded_ms=math.nan):
+    values = np.asarray(times, float)
+    return BareSteps(
+        len(values),
+        float(np.median(values)),
+        float(values.min()),
+        float(values.max()),
+        recorded_ms,
+        is_comparable=True,
+        durations_ms=values,
+    )
+
+
+def recorded_and_bare(before, after, *, options=({}, {})):
+    """Two runs, each with the times of its recorded steps and of those without the profiler; None
+    for a run without these.
+    """
+    sides = []
+    for name, (recorded, without), chosen in zip(
+        ("run 7", "run 9"), (before, after), options, strict=True
+    ):
+        more = {"options": chosen}
+        if without is not None:
+            more["bare"] = bare(without, recorded_ms=float(np.mean(recorded)))
+        sides.append(side(name, recorded, **more))
+    categories = compare.categories(*sides)
+    found = compare_verdict.verdict(*sides, categories)
+    return found, compare_verdict.record(found, *sides), compare.figures(*sides)
+
+
+def test_a_slower_recording_of_a_program_that_is_not_slower_is_no_regression():
+    memory = {"memory": "False", "shapes": "True"}, {"memory": "True", "shapes": "True"}
+    found, row, figures = recorded_and_bare(
+        (noisy(15), noisy(12, 40)), (noisy(19, seed=1), noisy(12, 60, seed=2)), options=memory
+    )
+    assert found.kind == "none"
+    assert found.headline.startswith("No significant difference: without recording, a step takes 1")
+    assert found.detail == ""
+    assert (row["steps_are"], row["before_steps"], row["after_steps"]) == ("bare", 40, 60)
+    assert row["before_ms"] == pytest.approx(12, rel=0.01)
+    assert row["recorded_before_ms"] == pytest.approx(15, rel=0.01)
+    assert row["recorded_after_ms"] == pytest.approx(19, rel=0.01)
+    assert row["recorded_reason"] == ""
+    texts = {text: ok for ok, text in found.evidence}
+    [beside] = [text for text in texts if text.startswith("While recorded")]
+    assert re.search(r"14\.\d\d before, 1[89]\.\d\d ms after \(\+[34]\.\d\d ± 0\.\d\d ms\)", beside)
+    assert "recording took 1.25 and 1.58 times as long" in beside
+    assert not texts[beside]
+    assert texts[
+        "Options of the recording differ, which bear on recorded steps only: memory False before,"
+        " True after"
+    ]
+    # Other numbers of steps without the profiler say nothing.
+    assert not any("number of steps differs" in text for text in texts)
+    values = figures.set_index("figure")["after"]
+    assert values["bare_step_time"] == pytest.approx(12, rel=0.01)
+    assert values["step_time"] == pytest.approx(19, rel=0.01)
+    assert values["steps_per_second"] == pytest.approx(1000 / 12, rel=0.01)
+
+
+def test_a_program_that_is_slower_is_a_regression_though_its_recordings_take_as_long():
+    same = noisy(19)
+    found, row, _ = recorded_and_bare((same, noisy(12, 40)), (same, noisy(14, 40, seed=1)))
+    assert (found.kind, row["steps_are"]) == ("real", "bare")
+    assert re.match(
+        r"1\.1\d× slower \(1[34]\.\d\d ms vs 1[12]\.\d\d ms per step without recording\)",
+        found.headline,
+    )
+    assert found.difference.change == pytest.approx(2, abs=0.2)
+    assert "40 steps each without recording" in found.evidence[0][1]
+    assert row["speedup"] == pytest.approx(12 / 14, rel=0.02)
+
+
+@pytest.mark.parametrize("without", [(None, noisy(12)), (noisy(12), None)])
+def test_with_bare_steps_of_one_run_the_recorded_ones_are_compared_and_that_is_said(without):
+    found, row, figures = recorded_and_bare(
+        (noisy(15), without[0]),
+        (noisy(19, seed=1), without[1]),
+        options=({"memory": "False"}, {"memory": "True"}),
+    )
+    assert (found.kind, row["steps_are"]) == ("real", "recorded")
+    name = ("run 7", "run 9")[without[1] is None]
+    assert row["recorded_reason"] == f"{name}: the recording did not time the steps of the cell"
+    assert row["before_ms"] == row["recorded_before_ms"]
+    assert found.headline.endswith("per recorded step)")
+    texts = [text for _, text in found.evidence]
+    assert (
+        f"Compared are recorded steps, for bare ones of both are not known: {name}: the recording"
+        " did not time the steps of the cell"
+    ) in texts
+    assert any(text.startswith("Options of the recording differ, which change") for text in texts)
+    assert np.isnan(figures.set_index("figure").loc["bare_step_time", "change"])
+
+
+def test_files_without_a_clock_are_compared_as_they_were_recorded():
+    found, row, figures = recorded_and_bare((noisy(15), None), (noisy(19, seed=1), None))
+    assert (found.kind, row["steps_are"]) == ("real", "recorded")
+    assert row["recorded_reason"].count("did not time") == 2
+    assert not any("bare" in text for _, text in found.evidence)
+    assert "bare_step_time" not in set(figures["figure"])
+
+
+def test_bare_steps_are_not_compared_with_calls():
+    known = {"unit": {"kind": "call", "how": "", "agreement": None}}
+    sides = [
+        side(name, noisy(9), bare=bare(noisy(8)), overview=overview)
+        for name, overview in (("run 7", {}), ("run 9", known))
+    ]
+    steps = compare.compared(*sides)
+    assert (steps.kind, len(steps.before)) == ("recorded", 0)
+    assert steps.reason == "run 9: its figures are per call"

@@ -59,13 +59,16 @@ def test_programs_are_many_a_third_are_controls_and_their_rules_exist():
     assert {rule for _, _, rules in programs for rule in rules} <= known
 
 
-def measured(bound="input", found=(), clock=10.0, steps=4, step=10.0, confidence="high"):
+def measured(bound="input", found=(), clock=10.0, steps=4, step=10.0, confidence="high", bare=None):
     rows = [
         {"rule": rule, "gain_ms": gain, "gain_is": kind[0] if kind else "about", "title": rule}
         for rule, gain, *kind in found
     ]
     return {
         "bare_ms": clock / 2,
+        "own_bare_ms": clock / 2,
+        "said_bare_ms": bare,
+        "bare_reason": "" if bare else "every step was recorded",
         "clock_ms": clock,
         "step_ms": step,
         "step_error_ms": 0.1,
@@ -89,9 +92,9 @@ def test_figures(score):
         {
             "a/slow": {
                 "as_is": measured(found=[("wrong", 9.0), ("right", 8.0), ("also", None)]),
-                "mended": measured("other", clock=4.0, step=4.04),
+                "mended": measured("other", clock=4.0, step=4.04, bare=2.05),
             },
-            "a/odd": {"as_is": measured(steps=3), "mended": measured()},
+            "a/odd": {"as_is": measured(steps=3, bare=5.2), "mended": measured()},
             "a/fine": {"as_is": measured("other", [("wrong", None)], confidence="low", step=11.0)},
         },
     )
@@ -115,13 +118,22 @@ def test_figures(score):
         "within_bound": (0, 0),
         "at_least": (0, 0),
         "close": (1, 1),
+        "within_bound_bare": (0, 0),
+        "at_least_bare": (0, 0),
+        "close_bare": (0, 1),
         "applied_half": (0, 0),
         "applied_not_slower": (0, 0),
         "steps": (4, 5),
         "step_time": (4, 5),
+        "bare_given": (2, 5),
+        "bare_step": (1, 2),
     }
     # 6 of the 8 ms that were predicted came of it.
     assert figures["realised_over_predicted"] == pytest.approx(6 / 8)
+    # Half as much without the recording.
+    assert figures["realised_over_predicted_bare"] == pytest.approx(3 / 8)
+    assert figures["bare_step"].bad == ("a/odd: +4.0 %",)
+    assert "a/fine: every step was recorded" in figures["bare_given"].bad
     assert figures["step_error_percent"] == pytest.approx(10)
     assert "a/fine: +10.0 %" in figures["step_time"].bad
     assert "1 of 2 (50 %)" in score.table(figures)

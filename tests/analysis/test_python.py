@@ -411,3 +411,24 @@ def test_of_intervals_that_are_shorter_than_the_time_between_samples_those_count
     odd = BASE + np.arange(1, 25, 2) * 10 * MS
     found = Python(taken, {}, Intervals(odd - 5 * MS, odd + 1 * MS)).use()
     assert found.waiting == 1.0
+
+
+def test_code_of_a_library_is_told_from_a_method_that_may_be_a_frameworks():
+    """A method of an array is called by the name of a variable."""
+
+    def use(*calls):
+        rows = [
+            (moment, [(CELL, "<module>", 1, 2 + i, call)], 0, 10)
+            for i, call in enumerate(calls)
+            for moment in range(10 * i + 1, 10 * i + 11)
+        ]
+        return Python(samples(rows), {"42": 3}).use()
+
+    found = use("numpy.linalg.qr", "y.t")
+    assert (found.library, found.named) == (1.0, 0.5)
+    assert (found.top_named.call, found.top_named.line) == ("numpy.linalg.qr", 2)
+    assert use("y.t").named == 0.0
+    assert use("y.t").top_named is None
+    # Code in the files of a library, whoever calls it.
+    inside = samples([(i, [MODULE, AUGMENT, LIBRARY], 0, 10) for i in range(1, 11)])
+    assert Python(inside, {}).use().named == 1.0

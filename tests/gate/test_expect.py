@@ -11,13 +11,14 @@ import pandas as pd
 import pytest
 
 import nbprof
+from nbprof.analysis.steps.bare import BareSteps
 from nbprof.capture.machine import machine
 from nbprof.core.errors import NbprofError
 from nbprof.gate import policy
 from nbprof.gate.baseline import Baseline, machine_difference
 from nbprof.gate.expect import ExpectationFailed, expect
 from nbprof.gate.limits import amount, fraction
-from nbprof.gate.record import Repeated
+from nbprof.gate.record import Repeated, record
 from nbprof.profiles.load import read
 from nbprof.sources.recording import CaptureInfo
 from tests.gate.gpu import trained
@@ -27,8 +28,10 @@ CPU = kineto.Path(__file__).parents[1] / "data" / "torch" / "cpu_ops.pt.trace.js
 HERE = {"cpu": "Some CPU", "cores": "8"}
 
 
-def timed(folder, means, *, machine=HERE, seed=0, **more):
-    """Repeats with step times that vary by 1 % around some means, in ms."""
+def timed(folder, means, *, machine=HERE, seed=0, bare=None, options=None, **more):
+    """Repeats with recorded step times that vary by 1 % around some means, in ms, and as many
+    steps without the profiler around `bare`, if that is given.
+    """
     rng = np.random.default_rng(seed)
     profiles = []
     for i, mean in enumerate(means):
@@ -38,7 +41,10 @@ def timed(folder, means, *, machine=HERE, seed=0, **more):
         profile.run.memo.values["steps"] = frame.assign(
             step_time_ms=mean * (1 + 0.01 * rng.standard_normal(len(frame))), counted=True
         )
-        profile.run.capture = CaptureInfo(machine=dict(machine))
+        profile.run.capture = CaptureInfo(machine=dict(machine), options=dict(options or {}))
+        if bare is not None:
+            times = bare * (1 + 0.01 * rng.standard_normal(20))
+            profile.run.memo.values["bare_steps"] = BareSteps(20, bare, durations_ms=times)
         profiles.append(profile)
     return Repeated(profiles)
 
@@ -222,6 +228,119 @@ def test_noise_that_is_too_large_is_unknown(tmp_path, baseline):
     )
     assert one.outcome == "unknown"
     assert "noise between runs is too large" in one.text
+
+
+@pytest.fixture
+def bare_baseline(tmp_path):
+    """Writes a baseline of runs of 10 ms without the profiler and 15 ms with it."""
+
+    def write(*, count=10, options=None):
+        path = tmp_path / "bare.json"
+        first = timed(tmp_path / "first bare", [15.0] * 2, bare=10.0, options=options)
+        expect(first, update="new").against(path).step_time(slower="5 %").verify()
+        held = Baseline.read(path)
+        for number in range(1, count):
+            factor = 1 + 0.003 * (number % 3 - 1)
+            held.add(
+                Baseline(
+                    runs=[[_scaled(one, factor) for one in held.runs[0]]],
+                    bare_runs=[[_scaled(one, factor) for one in held.bare_runs[0]]],
+                )
+            )
+        held.write(path)
+        policy.current().written.clear()
+        return path
+
+    return write
+
+
+def _scaled(one, factor):
+    return one._replace(mean=one.mean * factor, typical=one.typical * factor)
+
+
+def step_time(path, profile, **more):
+    (one,) = expect(profile).against(path, **more).step_time(slower="5 %").judge()
+    return one
+
+
+def test_a_recording_that_costs_more_is_no_slowdown(tmp_path, bare_baseline):
+    path = bare_baseline(options={"memory": False, "shapes": True})
+    costly = timed(
+        tmp_path / "b", [19.0] * 2, bare=10.0, options={"memory": True, "shapes": True}, seed=1
+    )
+    one = step_time(path, costly)
+    assert (one.outcome, one.steps_are) == ("pass", "bare")
+    assert one.value == pytest.approx(10, rel=0.01)
+    assert one.limit == pytest.approx(10.5, rel=0.01)
+    assert "step time without recording: " in one.text
+    assert "; recorded: 1" in one.text
+    # Recorded steps of other options are not compared.
+    recorded = timed(tmp_path / "c", [15.0] * 2, options={"memory": True, "shapes": True})
+    one = step_time(path, recorded)
+    assert (one.outcome, one.steps_are) == ("unknown", "recorded")
+    assert "option memory False there, True here" in one.text
+
+
+def test_a_slowdown_that_recordings_do_not_show_fails(tmp_path, bare_baseline):
+    path = bare_baseline()
+    one = step_time(path, timed(tmp_path / "b", [15.0] * 2, bare=11.0, seed=1))
+    assert (one.outcome, one.steps_are) == ("fail", "bare")
+    assert "typical step time without recording: 11" in one.text
+    assert one.value == pytest.approx(11, rel=0.01)
+
+
+def test_without_bare_steps_on_one_side_recorded_ones_are_compared_and_that_is_said(
+    tmp_path, baseline, bare_baseline
+):
+    one = step_time(baseline(), timed(tmp_path / "b", [10.05] * 2, bare=20.0, seed=1))
+    assert (one.outcome, one.steps_are) == ("pass", "recorded")
+    assert one.text.endswith(
+        "; compared are recorded steps: those without recording take 10 runs, and 0 runs of the"
+        " baseline have them"
+    )
+    path = bare_baseline()
+    one = step_time(path, timed(tmp_path / "c", [15.05] * 2, seed=2))
+    assert (one.outcome, one.steps_are) == ("pass", "recorded")
+    assert one.text.endswith(
+        "; compared are recorded steps, for those without recording: the recording did not time"
+        " the steps of the cell"
+    )
+    one = step_time(path, timed(tmp_path / "d", [18.0] * 2, seed=2))
+    assert (one.outcome, one.steps_are) == ("fail", "recorded")
+
+
+def test_as_many_calls_are_timed_without_the_profiler_as_are_recorded():
+    calls = []
+    recorded = record(lambda: calls.append(1), steps=9, warmup=2, repeats=1, backend="python")
+    clock = recorded.steps.clock
+    assert len(calls) == 2 + 9 + 10
+    assert clock["recorded"].tolist() == [False] * 9 + [True] * 10
+    assert recorded.run.steps["counted"].sum() == 9
+
+
+def test_bare_times_are_written_and_added_beside_the_recorded_ones(tmp_path, bare_baseline):
+    path = tmp_path / "new.json"
+    (one,) = (
+        expect(timed(tmp_path / "a", [15.0] * 2, bare=10.0), update="new")
+        .against(path)
+        .step_time(slower="5 %")
+        .verify()
+    )
+    assert "ms without recording, 1" in one.text
+    policy.current().written.clear()
+    expect(timed(tmp_path / "b", [15.0] * 2), update="add").against(path).step_time(
+        slower="5 %"
+    ).verify()
+    held = Baseline.read(path)
+    assert [len(run) for run in held.runs] == [2, 2]
+    assert [len(run) for run in held.bare_runs] == [2, 0]
+    assert len(held.timed_bare) == 1
+    assert held.bare_runs[0][0].mean == pytest.approx(10, rel=0.01)
+    assert Baseline.read(path).text() == path.read_text()
+    # Too few of them are not compared.
+    one = step_time(bare_baseline(count=9), timed(tmp_path / "c", [15.0] * 2, bare=10.0))
+    assert (one.outcome, one.steps_are) == ("unknown", "bare")
+    assert "9 runs" in one.text
 
 
 def test_times_of_another_machine_are_unknown_and_not_passed(tmp_path, baseline):

@@ -13,8 +13,11 @@ import pandas as pd
 import pytest
 
 from nbprof.activity.activity import CATEGORIES
+from nbprof.analysis.compare.compare import STEP, by_step
 from nbprof.analysis.compare.welch import effective_size
+from nbprof.analysis.steps.bare import BareSteps
 from nbprof.server import process, summaries, summary
+from tests.analysis.test_bare import recorded_profile
 from tests.server.conftest import place
 from tests.support.xspace import training_run
 
@@ -289,6 +292,22 @@ def test_the_sidebar_calls_noise_what_a_comparison_calls_noise():
         }
     )
     steps[[f"{name}_ms" for name in CATEGORIES]] = 0.0
-    deviation, count, worth = summary.spread(steps)
+    deviation, count, worth = summary.spread(by_step(steps)[STEP])
     assert (deviation, count, worth) == (pytest.approx(times.std(ddof=1)), 9, effective_size(times))
-    assert summary.spread(steps.head(1)) == []
+    assert summary.spread(times[:1]) == []
+
+
+def test_the_sidebar_has_the_steps_without_the_profiler(tmp_path):
+    for bare_ms in (0.9, 0.8):
+        folder = tmp_path / str(bare_ms)
+        folder.mkdir()
+        run = recorded_profile(folder, bare_ms).run
+        facts = summary.facts_of(run)
+        assert summary.fits(facts)
+        mean, deviation, count, _ = facts["bare"]
+        assert (mean, count) == (pytest.approx(bare_ms, rel=0.01), 20)
+        assert 0 < deviation < 0.05 * mean
+        assert facts["step_ms"] == pytest.approx(1.0)
+    run.memo.values["bare_steps"] = BareSteps(reason="every step was recorded")
+    assert summary.facts_of(run)["bare"] == []
+    assert not summary.fits({**facts, "bare": [1.0]})

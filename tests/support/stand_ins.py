@@ -103,7 +103,7 @@ def _comparison() -> nbprof.Comparison:
 
 ANYTHING = (
     "array batch criterion device epoch evaluate f f_in_jnp f_in_tensorflow fn g held_out length log loss loss_fn model "
-    "optimizer pad_to params result save state strategy train_step upload validate x y"
+    "optimizer pad_to params prepare result save state strategy train_step upload validate x y"
 )  # fmt: skip
 
 

@@ -34,11 +34,18 @@ export interface Run {
   readonly times_ms: readonly number[];
   /** Standard deviation of the step time in ms, number of steps, and how many independent ones they are worth; null for one step. */
   readonly spread: Spread | null;
+  /** Mean time of the steps that ran without the profiler, in ms, and their spread; null where it is not known. */
+  readonly bare: Timed | null;
   /** The error that the recorded cell ended with, or "". */
   readonly failed: string;
 }
 
 export type Spread = readonly [deviation: number, steps: number, worth: number];
+
+interface Timed {
+  readonly ms: number;
+  readonly spread: Spread | null;
+}
 
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
 const number = (value: unknown): number | null =>
@@ -70,6 +77,7 @@ export function runOf(answer: unknown): Run | null {
     notebook: text(value["notebook"]),
     times_ms: (Array.isArray(value["times_ms"]) ? value["times_ms"] : []).filter((time) => number(time) !== null),
     spread: spreadOf(value["spread"]),
+    bare: bareOf(value["bare"]),
     failed: text(value["failed"]),
   };
 }
@@ -78,6 +86,23 @@ function spreadOf(value: unknown): Spread | null {
   const known = Array.isArray(value) ? value.map(number) : [];
   const [deviation, steps, worth] = known;
   return deviation != null && steps != null && worth != null && worth > 1 ? [deviation, steps, worth] : null;
+}
+
+function bareOf(value: unknown): Timed | null {
+  if (!Array.isArray(value)) return null;
+  const mean = number(value[0]);
+  return mean === null ? null : { ms: mean, spread: spreadOf(value.slice(1)) };
+}
+
+/** The steps of two runs that are compared: without the profiler where both have such, else as recorded; null where one has none. */
+function compared(run: Run, before: Run | undefined): readonly [now: Timed, before: Timed] | null {
+  if (!before || before.unit !== run.unit) return null;
+  if (run.bare && before.bare) return [run.bare, before.bare];
+  if (run.step_ms === null || before.step_ms === null) return null;
+  return [
+    { ms: run.step_ms, spread: run.spread },
+    { ms: before.step_ms, spread: before.spread },
+  ];
 }
 
 /** As the profilers name the folder of a run: by the second. */
@@ -167,9 +192,10 @@ export const stepTime = (run: Run): string => (run.step_ms === null ? "" : ms(ru
  * as there are, or as many independent ones as they are worth. That is the rule of a comparison. False where it is not known.
  */
 export function isNoise(run: Run, before: Run | undefined): boolean {
-  const [a, b] = [before?.spread, run.spread];
-  if (!a || !b || before?.step_ms == null || run.step_ms === null) return false;
-  const change = Math.abs(run.step_ms - before.step_ms);
+  const [now, earlier] = compared(run, before) ?? [];
+  const [a, b] = [earlier?.spread, now?.spread];
+  if (!a || !b || !now || !earlier) return false;
+  const change = Math.abs(now.ms - earlier.ms);
   return [1, 2].some((size) => change <= margin([a[0], a[size] as number], [b[0], b[size] as number]));
 }
 
@@ -209,9 +235,10 @@ export function student(freedom: number): number {
 
 /** "−12 %" in step time against an earlier run, "30×" from ten times on, "≈" within noise; "" where either is not known. */
 export function changeOf(run: Run, before: Run | undefined): string {
-  if (!before?.step_ms || run.step_ms === null || before.unit !== run.unit) return "";
+  const [now, earlier] = compared(run, before) ?? [];
+  if (!now || !earlier?.ms) return "";
   if (isNoise(run, before)) return "≈";
-  return ratioOf(run.step_ms / before.step_ms);
+  return ratioOf(now.ms / earlier.ms);
 }
 
 function ratioOf(times: number): string {

@@ -5,7 +5,7 @@ import { headsOf } from "../../lib/columns.js";
 import { boxOf, h, listen, s, shareAt } from "../../lib/dom.js";
 import { ms, num, signed } from "../../lib/format.js";
 import { categoryClass, hoverCard, legend, swatch } from "../../lib/parts.js";
-import type { ComparedFigure, ComparedRun, Meta, Pair } from "../../lib/payload.js";
+import type { ComparedFigure, Meta, Pair } from "../../lib/payload.js";
 import { ticks } from "../../lib/scale.js";
 import { STEP, type Unit, unitOf } from "../../lib/unit.js";
 import { cells, plainTable } from "../breakdown.js";
@@ -51,8 +51,13 @@ export function figures(figs: readonly ComparedFigure[]): HTMLElement {
 }
 
 /** Steps as dots, a row a run, on one axis from 0. */
-export function stepDots(runs: readonly ComparedRun[], digits: number, signal: AbortSignal, unit = STEP): HTMLElement {
-  const end = axisEnd(runs.map((run) => run.times_ms));
+export function stepDots(
+  series: readonly Float64Array[],
+  digits: number,
+  signal: AbortSignal,
+  unit = STEP,
+): HTMLElement {
+  const end = axisEnd(series);
   const percentAt = (value: number): string => `${((value / end) * 100).toFixed(2)}%`;
   const marks = ticks(end, MOST_TICKS);
   const grid = marks.map((tick) =>
@@ -60,7 +65,7 @@ export function stepDots(runs: readonly ComparedRun[], digits: number, signal: A
   );
   const chart = h("div.chart.dots");
   const beyondAxis: string[] = [];
-  runs.forEach(({ times_ms: times }, i) => {
+  series.forEach((times, i) => {
     const name = SIDES[i] as string;
     const middle = mean(times);
     const label = times.length

@@ -38,7 +38,8 @@ function nameOf(run: ComparedRun): string {
 function times(part: Compare, pair: Pair, context: ViewContext): HTMLElement {
   const runs = sides(part, pair);
   const { rows, missing } = categoryRows(pair);
-  const some = runs.some((run) => run.times_ms.length > 0);
+  const series = runs.map((run) => (pair.bare ? run.bare_ms : run.times_ms));
+  const some = series.some((times) => times.length > 0);
   const unit = unitOf(pair);
   const title = isWhole(unit) ? "Durations" : `${timeTitle(unit)}s`;
   if (!some) {
@@ -49,19 +50,21 @@ function times(part: Compare, pair: Pair, context: ViewContext): HTMLElement {
     const text = "Their times refer to different units of work. What can be compared without them is below.";
     return h("section", heading("Times"), emptyView({ title: "No times to compare", text }));
   }
+  const recorded = pair.bare ? ", while recorded" : "";
+  const dots = `ms, one dot per ${unit.noun}${pair.bare ? " without recording" : ""}, line = mean`;
   const doubtful = rows.some((row) => row.real === false && row.change_ms);
   return h(
     "section.split.c",
     h(
       "div",
-      heading(title, isWhole(unit) ? "ms" : `ms, one dot per ${unit.noun}, line = mean`),
-      stepDots(runs, pair.digits, context.signal, unit),
-      h("div.apart", heading(unit.average, "same scale")),
+      heading(title, isWhole(unit) ? "ms" : dots),
+      stepDots(series, pair.digits, context.signal, unit),
+      h("div.apart", heading(unit.average, `same scale${recorded}`)),
       averages(rows, pair),
     ),
     h(
       "div",
-      heading("By category", `ms ${unit.per}`),
+      heading("By category", `ms ${unit.per}${recorded}`),
       categoryTable(rows, pair, context.payload.meta),
       doubtful && h("p.more", h("span", "A faint bar may be noise: the 95% interval of its change includes 0.")),
       missingNote(missing, context.payload.meta.has_device),

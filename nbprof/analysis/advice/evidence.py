@@ -46,6 +46,7 @@ from nbprof.hlo.hlo import Program
 if TYPE_CHECKING:
     from nbprof.analysis.cpu import CpuSplit
     from nbprof.analysis.python import PythonUse
+    from nbprof.analysis.result_waits import ResultWaits
 
 T = TypeVar("T")
 
@@ -145,6 +146,17 @@ class Straggler:
 
 
 @dataclass(frozen=True)
+class DeviceLoop:
+    """A loop in a compiled program: its iterations and kernels per step of a device, and the share
+    of all kernels, 0 to 1.
+    """
+
+    iterations: float
+    kernels: float
+    share: float
+
+
+@dataclass(frozen=True)
 class HostUse:
     """Use of the host, from a recording of nbprof.
 
@@ -162,6 +174,10 @@ class HostUse:
         Matrix products and convolutions of 32-bit numbers.
     bf16 : str
         Instructions of the CPU for bfloat16; "" if it has none, or if unknown.
+    library : float
+        Percent of a unit outside ops in code that is known to be of a library, such as NumPy.
+    waits : ResultWaits, optional
+        Time in which a JAX program waits for its results.
     """
 
     parts: dict[str, float]
@@ -170,6 +186,8 @@ class HostUse:
     contention: Mapping[str, float]
     products: Products = NO_PRODUCTS
     bf16: str = ""
+    library: float = 0.0
+    waits: ResultWaits | None = None
 
 
 @dataclass
@@ -278,6 +296,10 @@ class Evidence:
         lambda s: programs_per_step(s.activity, s.steps), None
     )
     """Runs of compiled programs per step of a host, for JAX."""
+    device_loop: Piece[DeviceLoop | None] = Piece(
+        lambda s: _device_loop(s.activity, s.ops, len(s.steps)), None
+    )
+    """A loop in the compiled programs of a JAX step."""
     unrolled: Piece[Unrolled | None] = Piece(lambda s: unrolled.find(s.activity), None)
     """Layers of the main program that a Python loop wrote out."""
     padding: Piece[Padding | None] = Piece(lambda s: _padding(s), None)
@@ -597,6 +619,30 @@ def _input_in_gaps(sources: Sources, gaps: pd.DataFrame) -> Int64s | None:
         of_host = calls[calls["host"] == number]
         spent[rows] = Intervals.of_rows(of_host).covered_within(begin, end)
     return spent
+
+
+_IN_LOOP = "/while/body/"
+
+
+def _device_loop(activity: Activity, ops: pd.DataFrame, steps: int) -> DeviceLoop | None:
+    """The ops in the body of `lax.scan`, `fori_loop` or `while_loop`; None without any."""
+    if activity.framework is not JAX or not len(ops) or not steps:
+        return None
+    on_device = ops[ops["where"] == "device"]
+    in_loop = on_device[on_device["op"].astype(str).str.contains(_IN_LOOP, regex=False)]
+    if not len(in_loop):
+        return None
+    # Per step of each device.
+    runs = in_loop["occurrences"].to_numpy(np.float64) / steps / max(len(activity.devices), 1)
+    kernels = float(runs.sum())
+    return DeviceLoop(
+        iterations=float(np.median(runs)),
+        kernels=kernels,
+        share=kernels
+        * steps
+        * max(len(activity.devices), 1)
+        / float(on_device["occurrences"].sum()),
+    )
 
 
 def _padding(sources: Sources) -> Padding | None:

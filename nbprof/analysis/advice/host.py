@@ -14,6 +14,7 @@ from nbprof.analysis.rule import (
     ESTIMATED,
     HOST_TIME,
     INFERRED,
+    JAX,
     MEASURED,
     OURS,
     PYTORCH,
@@ -63,6 +64,7 @@ _DISPATCH_MS = 0.2
 """Overhead of an op up to which it is that of dispatch: Python, autograd and allocation take 5 to
 100 µs with the profiler on.
 """
+_FEWEST_SAMPLES = 10
 _VECTORIZE = (
     " def augment(batch):\n"
     "-    return [transform(row) for row in batch]\n"
@@ -73,6 +75,17 @@ _IN_BACKGROUND = (
     "+pool = concurrent.futures.ThreadPoolExecutor()\n"
     "-upload(result)\n"
     "+pool.submit(upload, result)  # waits beside the next step"
+)
+_BESIDE = (
+    "+import concurrent.futures\n"
+    "+pool = concurrent.futures.ThreadPoolExecutor()\n"
+    "-batch = prepare(batch)\n"
+    "+later = pool.submit(prepare, batch)  # beside the step; later.result() gives the batch"
+)
+_READ_LATER = (
+    "-print(float(loss))\n"
+    "-jax.block_until_ready(state)\n"
+    "+losses.append(loss)  # read every 100 steps; wait once, after the loop"
 )
 _AUTOCAST = (
     "-loss = criterion(model(x), y)\n"
@@ -101,10 +114,16 @@ def _always(facts: Facts, part: str) -> float:
     """Percent of a unit in a part of the host's time, without the extra time of every k-th step,
     which is a finding of another rule.
     """
-    host, rhythm = facts.evidence.host, facts.evidence.periodic
-    if host is None or not facts.mean["step_time"]:
+    host = facts.evidence.host
+    if host is None:
         return 0.0
-    percent = host.parts.get(part, 0.0)
+    return _without_rhythm(facts, host.parts.get(part, 0.0))
+
+
+def _without_rhythm(facts: Facts, percent: float) -> float:
+    rhythm = facts.evidence.periodic
+    if not facts.mean["step_time"]:
+        return 0.0
     if rhythm is not None:
         percent -= 100 * rhythm.unrecorded_ms / facts.mean["step_time"]
     return max(percent, 0.0)
@@ -130,6 +149,50 @@ def _waits(facts: Facts, limit: Threshold) -> Found | None:
         fix=_IN_BACKGROUND,
         recording_cost=0.0,
     )
+
+
+def _library_code(facts: Facts, limit: Threshold) -> Found | None:
+    """Code of NumPy and its like between the ops of a framework."""
+    host = facts.evidence.host
+    works = ("device_compute", "host_compute", "kernel_launch")
+    # A program without ops is written for what this code computes.
+    if host is None or host.python is None or not sum(facts.mean[each] for each in works):
+        return None
+    share = _without_rhythm(facts, host.library)
+    top, samples = host.python.top_named, host.python.samples
+    if samples is not None and samples < _FEWEST_SAMPLES:
+        return None
+    if share < limit["moderate"] or top is None:
+        return None
+    gain = share * facts.mean["step_time"] / 100
+    text = (
+        f"**{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) is spent in compiled code"
+        f" of libraries outside ops, {100 * top.line_share:.0f}% of it in {location_text(top)}. It"
+        " runs between the ops of the framework: compute it before the loop, in a worker or thread"
+        " beside the loop, or on the device."
+    )
+    return Found(text, severity=limit.severity(share), gain_ms=gain, fix=_BESIDE)
+
+
+def _result_waits(facts: Facts, limit: Threshold) -> Found | None:
+    host, busy = facts.evidence.host, facts.overview.get("device_busy_percent")
+    if host is None or host.waits is None or busy is None:
+        return None
+    step_ms, waits = facts.mean["step_time"], host.waits
+    # The host could launch ahead meanwhile; then the slower of the two decides.
+    gain = min(waits.ms, step_ms * (1 - busy / 100))
+    share = facts.percent_of_step(gain)
+    if share < limit["moderate"]:
+        return None
+    location = ""
+    if waits.function is not None:
+        location = f", most of it in {location_text(waits.function)}"
+    text = (
+        f"For **{wording.millis(waits.ms)}** {facts.unit.per} the host waits for results of the"
+        f" device (block_until_ready, float(), NumPy){location}, and cannot launch ahead meanwhile;"
+        f" the device is busy for **{busy:.0f}%** of {facts.unit.time}."
+    )
+    return Found(text, severity=limit.severity(share), gain_ms=gain, fix=_READ_LATER)
 
 
 def _tiny_ops(facts: Facts, limit: Threshold) -> Found | None:
@@ -233,6 +296,38 @@ RULES: tuple[AdviceRule, ...] = (
         shortens=HOST_TIME,
         saves=("other",),
         done=Shown("The program does not wait"),
+    ),
+    Rule(
+        "library_code",
+        _library_code,
+        threshold=_SHARE,
+        source=OURS,
+        target=TRACE,
+        applies=ALL,
+        looks_at="Compiled code of libraries, such as NumPy, between the ops of a framework, by"
+        " sampled stacks",
+        title="Move the code of libraries out of the {noun}",
+        certainty=MEASURED,
+        refuted_by="{the} takes as long without this code",
+        gain_is=ABOUT,
+        shortens=HOST_TIME,
+        saves=("other",),
+        done=Shown("Little code of libraries runs outside of ops"),
+    ),
+    Rule(
+        "result_waits",
+        _result_waits,
+        threshold=_SHARE,
+        source="JAX's documentation of asynchronous dispatch; nbprof's threshold",
+        target=TRACE,
+        applies=JAX,
+        looks_at="Waits of the host for results, while the device could have further work",
+        title="Let the host run ahead of the device",
+        certainty=INFERRED,
+        refuted_by="{the} takes as long without the waits; or the result decides what runs next",
+        gain_is=ABOUT,
+        shortens=HOST_TIME,
+        done=Shown("The host does not wait for results"),
     ),
     Rule(
         "tiny_ops",

@@ -10,6 +10,7 @@ from nbprof.analysis.ranges.totals import SEPARATOR, Totals
 PLACE_OF_RULE = {
     "other": "other",
     "python_code": "other",
+    "library_code": "other",
     "host_waits": "other",
     "kernel_launch": "launch",
     "small_kernels": "launch",

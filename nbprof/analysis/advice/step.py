@@ -158,7 +158,7 @@ def _launch(facts: Facts, limit: Threshold) -> Found | None:
     if facts.torch:
         change = _launch_in_torch(facts, cost)
     elif facts.jax:
-        change = _launch_in_jax(facts, cost, limit["programs"])
+        change = _launch_in_jax(facts, cost, limit)
     else:
         change = _launch_in_tensorflow(facts, cost)
     if change is None:
@@ -189,14 +189,36 @@ def _launch_in_torch(facts: Facts, cost: str) -> Found | None:
     return Found(text, fix=TORCH_COMPILE, title=_FEWER_KERNELS)
 
 
-def _launch_in_jax(facts: Facts, cost: str, fewest_programs: float) -> Found | None:
+def _launch_in_jax(facts: Facts, cost: str, limit: Threshold) -> Found | None:
     programs = facts.evidence.programs_per_step
     # Kernels that are too small, and other work of the host, are findings of other rules. The
     # number of programs in a recording does not tell how many a step has: one may run many times.
-    if facts.unit.is_recording or (programs is not None and programs < fewest_programs):
+    if facts.unit.is_recording:
         return None
+    if programs is not None and programs < limit["programs"]:
+        return _launch_in_loop(facts, cost, limit)
     text = f"{cost} goes to preparing and launching kernels while the device is idle."
     return Found(text, fix=_DONATED, title=f"Compile the whole {facts.unit.noun} into one program")
+
+
+_UNROLL = (
+    "-state, losses = jax.lax.scan(step, state, batches)\n"
+    "+state, losses = jax.lax.scan(step, state, batches, unroll=8)"
+)
+
+
+def _launch_in_loop(facts: Facts, cost: str, limit: Threshold) -> Found | None:
+    """A single program whose loop is launched iteration by iteration."""
+    loop = facts.evidence.device_loop
+    if loop is None or loop.iterations < limit["loop"] or 2 * loop.share < 1:
+        return None
+    text = (
+        f"{cost} goes to launching kernels while the device is idle. A loop of the compiled program"
+        f" (lax.scan, fori_loop or while_loop) makes **{loop.iterations:,.0f}** iterations"
+        f" {facts.unit.counted}, with **{loop.kernels:,.0f}** kernels that the host launches. Where"
+        " iterations do more, as with unroll, XLA can fuse their ops into fewer kernels."
+    )
+    return Found(text, fix=_UNROLL, title="Do more in each iteration of the loop on the device")
 
 
 def _launch_in_tensorflow(facts: Facts, cost: str) -> Found | None:
@@ -706,11 +728,13 @@ RULES: tuple[AdviceRule, ...] = (
         threshold=Threshold(
             (
                 "≥ {moderate:g} % of step time (high from {high:g} %); JAX: ≥ {programs:g}"
-                " programs per step, where that is known"
+                " programs per step, where that is known, or one whose kernels are mostly in a"
+                " loop of ≥ {loop:g} iterations"
             ),
             moderate=PART_MODERATE,
             high=PART_HIGH,
             programs=2,
+            loop=10,
         ),
         source=XPROF,
         target=KERNELS,

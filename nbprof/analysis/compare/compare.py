@@ -7,9 +7,9 @@ everything here is defined by nbprof, on the frames of the two runs.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +21,13 @@ from nbprof.activity.unit import ITERATION, Unit, best
 from nbprof.activity.unit import STEP as STEPS
 from nbprof.analysis.compare.welch import Difference, Floats, welch
 from nbprof.analysis.figures import mean, percent, ratio
+from nbprof.analysis.steps.bare import BareSteps
 from nbprof.analysis.steps.steps import counted
 from nbprof.analysis.table import stacked
 
 STEP = "step_time"
+BARE, RECORDED = "bare", "recorded"
+_NOT_TIMED = "the recording did not time the steps of the cell"
 _COLLECTIVE = re.compile(
     r"nccl|rccl|hccl|nvshmem|all[-_]?reduce|all[-_]?gather|reduce[-_]?scatter|all[-_]?to[-_]?all"
     r"|collective",
@@ -62,6 +65,10 @@ class Side:
         Their use, as `nbprof.capture.contention` measured it; empty where it did not.
     workers : int, optional
         The most worker processes of a loader; None where no loader is known.
+    bare : BareSteps
+        The steps that ran without the profiler.
+    options : mapping
+        Options of the recording that cost time, by name; empty where not known.
     """
 
     label: str
@@ -77,6 +84,8 @@ class Side:
     advice: pd.DataFrame = field(default_factory=pd.DataFrame)
     cores: Mapping[str, float] = field(default_factory=dict)
     workers: int | None = None
+    bare: BareSteps = field(default_factory=lambda: BareSteps(reason=_NOT_TIMED))
+    options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def times(self) -> Floats:
@@ -158,9 +167,56 @@ def times(before: Side, after: Side) -> tuple[dict[str, Floats], dict[str, Float
     return by_step(before.steps), by_step(after.steps)
 
 
+class Compared(NamedTuple):
+    """The step times that a comparison judges, in ms.
+
+    Attributes
+    ----------
+    before, after : float64[n]
+    kind : str
+        `BARE` where both runs have steps that ran without the profiler, else `RECORDED`.
+    reason : str
+        Why they are not bare; empty where they are.
+    """
+
+    before: Floats
+    after: Floats
+    kind: str
+    reason: str
+
+    @property
+    def is_bare(self) -> bool:
+        """True for the times of steps without the profiler."""
+        return self.kind == BARE
+
+
+def why_not_bare(bare: BareSteps, unit: Unit) -> str:
+    """The reason why a run has no times of bare steps to compare; empty if it has."""
+    if not bare.reason and unit.kind != STEPS:
+        return f"its figures are {unit.per}"
+    return bare.reason
+
+
+def compared(before: Side, after: Side) -> Compared:
+    """The times of bare steps where both runs have them, else of the recorded steps.
+
+    What a profiler costs depends on its options, its version and the machine, so a change of the
+    recorded steps may be one of the recording.
+    """
+    reasons = []
+    for side in (before, after):
+        reason = why_not_bare(side.bare, Unit.of(side.overview))
+        if reason:
+            reasons.append(f"{side.label}: {reason}")
+    if not reasons:
+        return Compared(before.bare.durations_ms, after.bare.durations_ms, BARE, "")
+    of_before, of_after = times(before, after)
+    return Compared(of_before[STEP], of_after[STEP], RECORDED, "; ".join(reasons))
+
+
 def categories(before: Side, after: Side) -> pd.DataFrame:
     """`step_time` and each category, ms per step: means of the counted steps, their difference and
-    its 95 % Welch interval.
+    its 95 % Welch interval, all of the recording.
 
     Each row has its interval for itself; of nine rows without any change one in twenty leaves 0 out
     by chance.
@@ -198,8 +254,9 @@ def figures(before: Side, after: Side) -> pd.DataFrame:
     # which there is one.
     without = set() if comparable(before, after) else _OF_TIMES
     without = without | (_RATES if unit_of(before, after).is_recording else set())
+    steps = compared(before, after)
     rows = [
-        _figure(name, unit, read(before), read(after))
+        _figure(name, unit, read(before, steps.before), read(after, steps.after))
         for name, unit, read in _FIGURES
         if name not in without
     ]
@@ -222,11 +279,6 @@ def _figure(name: str, unit: str, a: float, b: float) -> dict[str, Any]:
     }
 
 
-def _mean_step(side: Side) -> float:
-    times = side.times
-    return mean(times)
-
-
 def batch_size(side: Side) -> float:
     """The batch size as a number; NaN if not stated."""
     try:
@@ -236,9 +288,8 @@ def batch_size(side: Side) -> float:
     return size if size > 0 else np.nan
 
 
-def _per_second(size: float, side: Side) -> float:
-    step = _mean_step(side)
-    return float(ratio(1000 * size, step))
+def _per_second(size: float, times: Floats) -> float:
+    return float(ratio(1000 * size, mean(times)))
 
 
 def _overview_figure(key: str, side: Side) -> float:
@@ -247,16 +298,18 @@ def _overview_figure(key: str, side: Side) -> float:
 
 
 _RATES = {"examples_per_second", "steps_per_second"}
-_OF_TIMES = {"step_time", *_RATES}
-_FIGURES: list[tuple[str, str, Any]] = [
-    ("step_time", "ms", _mean_step),
-    ("input", "percent", lambda side: _overview_figure("input_percent", side)),
-    ("device_busy", "percent", lambda side: _overview_figure("device_busy_percent", side)),
-    ("ops_on_device", "percent", lambda side: _overview_figure("device_op_percent", side)),
-    ("examples_per_second", "1/s", lambda side: _per_second(batch_size(side), side)),
-    ("steps_per_second", "1/s", lambda side: _per_second(1.0, side)),
-    ("peak_memory", "bytes", lambda side: _overview_figure("peak_memory_bytes", side)),
+_OF_TIMES = {"bare_step_time", "step_time", *_RATES}
+_FIGURES: list[tuple[str, str, Callable[[Side, Floats], float]]] = [
+    ("bare_step_time", "ms", lambda side, _: mean(side.bare.durations_ms)),
+    ("step_time", "ms", lambda side, _: mean(side.times)),
+    ("input", "percent", lambda side, _: _overview_figure("input_percent", side)),
+    ("device_busy", "percent", lambda side, _: _overview_figure("device_busy_percent", side)),
+    ("ops_on_device", "percent", lambda side, _: _overview_figure("device_op_percent", side)),
+    ("examples_per_second", "1/s", lambda side, times: _per_second(batch_size(side), times)),
+    ("steps_per_second", "1/s", lambda _, times: _per_second(1.0, times)),
+    ("peak_memory", "bytes", lambda side, _: _overview_figure("peak_memory_bytes", side)),
 ]
+"""Each with its unit and a function of the run and its compared step times."""
 
 
 def ops(before: Side, after: Side) -> pd.DataFrame:

@@ -15,9 +15,11 @@ from nbprof.activity.unit import Unit
 from nbprof.analysis.compare import cores
 from nbprof.analysis.compare.compare import (
     STEP,
+    Compared,
     Side,
     batch_size,
     comparable,
+    compared,
     per_step,
     same_steps,
     times,
@@ -55,6 +57,8 @@ TITLES = {
     "same": "Nothing changed",
     "unknown": "Unknown whether the change is real",
 }
+CHANGED = ("real", "some", "typical")
+"""Kinds of verdicts that state a change."""
 _LABELS = {
     "input": "waiting for input",
     "device_to_device": "copies between devices",
@@ -97,7 +101,9 @@ class Verdict(NamedTuple):
 
 
 def verdict(before: Side, after: Side, categories: pd.DataFrame) -> Verdict:
-    """The verdict, from the steps in the averages.
+    """The verdict, from the steps that ran without the profiler, or from those in the averages.
+
+    Bare steps are compared where both runs have them (`nbprof.analysis.compare.compare.compared`).
 
     A change is **real** if the 95 % interval of Welch excludes 0. Two effects can make that
     interval too narrow or too wide, and count if they change the verdict:
@@ -116,30 +122,29 @@ def verdict(before: Side, after: Side, categories: pd.DataFrame) -> Verdict:
     may decide, and "none" below. With one step on a side its spread is unknown ("unknown"); equal
     times are the same steps ("same").
     """
-    a, b = _step_times(before, after)
+    steps = compared(before, after)
+    a, b = steps.before, steps.after
     unit = unit_of(before, after)
     kind, difference = _judge(a, b)
     digits = digits_of(a, b)
-    taken = ""
-    if len(a) and len(b):
+    detail = _detail(kind, categories, steps, digits, unit)
+    # Parts of steps are of the recording, whose change may not be one of the program.
+    if len(a) and len(b) and not (steps.is_bare and kind not in CHANGED):
         least = _MENTION * max(float(a.mean()), float(b.mean()))
         taken = cores.sentence(before, after, categories, least, real=kind != "unknown")
+        detail = f"{detail} {taken}".strip()
     return Verdict(
         kind,
-        _headline(kind, before, after, a, b, digits),
-        f"{_detail(kind, categories, a, b, digits, unit)} {taken}".strip(),
+        _headline(kind, before, after, steps, digits),
+        detail,
         difference,
         [
-            *_steps_evidence(kind, difference, a, b, digits, unit),
+            *_steps_evidence(kind, difference, steps, digits, unit),
+            *_recorded_evidence(kind, difference, before, after, steps),
             *_alike(before, after),
             *_compute(categories, before, after, digits),
         ],
     )
-
-
-def _step_times(before: Side, after: Side) -> tuple[Floats, Floats]:
-    of_before, of_after = times(before, after)
-    return of_before[STEP], of_after[STEP]
 
 
 def _judge(a: Floats, b: Floats) -> tuple[str, Difference]:
@@ -203,7 +208,8 @@ def signed(value: float, digits: int) -> str:
     return f"+{text}" if value > 0 else f"−{text}"
 
 
-def _headline(kind: str, before: Side, after: Side, a: Floats, b: Floats, digits: int) -> str:
+def _headline(kind: str, before: Side, after: Side, steps: Compared, digits: int) -> str:
+    a, b = steps.before, steps.after
     unit = unit_of(before, after)
     if not comparable(before, after):
         texts = (f"{side.label} is given {_unit_text(side)}" for side in (before, after))
@@ -217,17 +223,28 @@ def _headline(kind: str, before: Side, after: Side, a: Floats, b: Floats, digits
         same = "are the same recording" if unit.is_recording else f"have the same {unit.plural}"
         return f"No difference: both {same} of {now}"
     if kind == "none":
-        return f"No significant difference: {unit.a} takes {now}, before {was}"
+        where = "without recording, " if steps.is_bare else ""
+        return f"No significant difference: {where}{unit.a} takes {now}, before {was}"
     if kind == "typical":
         median_before, median_after = float(np.median(a)), float(np.median(b))
         word = "faster" if median_after < median_before else "slower"
         return (
             f"The typical {unit.noun} is {word}: {wording.millis(median_after, digits)} instead of"
-            f" {wording.millis(median_before, digits)}"
+            f" {wording.millis(median_before, digits)}{_without_recording(steps)}"
         )
     doubt = ", not statistically significant" if kind in ("serial", "chance") else ""
-    per = "" if unit.is_recording else f" {unit.per}"
+    per = "" if unit.is_recording else f" {unit.per}{_without_recording(steps)}"
+    if not steps.is_bare and _bare_of_one(before, after):
+        per = f" per recorded {unit.noun}"
     return f"{_speedup(float(a.mean()), float(b.mean()))} ({now} vs {was}{per}){doubt}"
+
+
+def _bare_of_one(before: Side, after: Side) -> bool:
+    return not before.bare.reason or not after.bare.reason
+
+
+def _without_recording(steps: Compared) -> str:
+    return " without recording" if steps.is_bare else ""
 
 
 def _unit_text(side: Side) -> str:
@@ -247,10 +264,8 @@ def _speedup(before: float, after: float) -> str:
     return f"{factor:,.0f}× {word}"
 
 
-def _detail(
-    kind: str, categories: pd.DataFrame, a: Floats, b: Floats, digits: int, unit: Unit
-) -> str:
-    if not len(a) or not len(b):
+def _detail(kind: str, categories: pd.DataFrame, steps: Compared, digits: int, unit: Unit) -> str:
+    if not len(steps.before) or not len(steps.after):
         return (
             "Mark steps with nbprof.steps() or the framework's step markers. Ops and kernels are"
             " compared below."
@@ -258,9 +273,12 @@ def _detail(
     if kind == "same":
         return "It is the same recording, or a copy of it."
     rows = categories.set_index("category")
-    step = max(float(a.mean()), float(b.mean()))
+    recorded_ms = rows.loc[STEP, ["before_ms", "after_ms"]].to_numpy(np.float64)
     parts = rows.drop(STEP)
-    parts = parts[parts["change_ms"].abs() >= _MENTION * step]
+    if steps.is_bare and kind not in CHANGED:
+        # They changed in the recordings alone.
+        parts = parts.iloc[:0]
+    parts = parts[parts["change_ms"].abs() >= _MENTION * recorded_ms.max()]
     if kind != "unknown":
         # A change that may be chance is not stated; with single steps, every change may be.
         parts = parts[parts["real"].fillna(False).astype(bool)]
@@ -271,8 +289,7 @@ def _detail(
             changed.append(str(side["change_ms"].abs().idxmax()))
     changed.sort(key=lambda name: -abs(float(parts["change_ms"][name])))
     sentences = [_category_change(name, parts.loc[name], digits) for name in changed]
-    now = float(b.mean())
-    shares = rows["after_ms"].reindex(_AVOIDABLE) / now
+    shares = rows["after_ms"].reindex(_AVOIDABLE) / recorded_ms[1]
     if (shares >= _MENTION).any():
         largest = str(shares.idxmax())
         subject = f"The largest avoidable part is now {label(largest)}"
@@ -280,6 +297,8 @@ def _detail(
             word = "still" if parts["change_ms"][changed[0]] < 0 else "now"
             subject = f"That is {word} the largest avoidable part"
         sentences.append(f"{subject}: {100 * shares[largest]:.0f}% of {unit.time}.")
+    if steps.is_bare and sentences:
+        sentences[0] = f"While recorded: {sentences[0][0].lower()}{sentences[0][1:]}"
     return " ".join(sentences)
 
 
@@ -308,8 +327,9 @@ def _typical_steps(a: Floats, b: Floats, digits: int) -> str:
 
 
 def _steps_evidence(
-    kind: str, difference: Difference, a: Floats, b: Floats, digits: int, unit: Unit
+    kind: str, difference: Difference, steps: Compared, digits: int, unit: Unit
 ) -> list[tuple[bool, str]]:
+    a, b = steps.before, steps.after
     if not len(a) or not len(b):
         return []
     if unit.is_recording:
@@ -322,7 +342,7 @@ def _steps_evidence(
             (False, "The recordings are not divided into steps and may differ in content"),
         ]
     evidence = [
-        _difference_evidence(kind, difference, a, b, digits, unit),
+        _difference_evidence(kind, difference, steps, digits, unit),
         (True, _typical_steps(a, b, digits)),
     ]
     if kind == "serial":
@@ -346,16 +366,18 @@ def _steps_evidence(
     few = [(n, name) for n, name in ((len(a), "before"), (len(b), "after")) if n < ENOUGH]
     if few and kind != "same":
         text = ", ".join(f"{wording.plural(n, unit.noun)} {name}" for n, name in few)
-        evidence.append((False, f"Only {text}: record {ENOUGH} or more"))
-    elif len(a) != len(b):
+        verb = "run" if steps.is_bare else "record"
+        evidence.append((False, f"Only {text}: {verb} {ENOUGH} or more"))
+    elif len(a) != len(b) and not steps.is_bare:
         text = f"The number of {unit.plural} differs: {len(a):,} before, {len(b):,} after"
         evidence.append((False, text))
     return evidence
 
 
 def _difference_evidence(
-    kind: str, difference: Difference, a: Floats, b: Floats, digits: int, unit: Unit
+    kind: str, difference: Difference, steps: Compared, digits: int, unit: Unit
 ) -> tuple[bool, str]:
+    a, b = steps.before, steps.after
     if not difference.has_interval:
         change = _change(difference.change, digits)
         return False, f"Difference {change}; a single {unit.noun} cannot show the spread"
@@ -365,7 +387,53 @@ def _difference_evidence(
     subject = "Difference"
     if kind == "typical" and difference.real:
         subject = f"Difference in the typical {unit.noun}"
-    return difference.real, f"{subject} {_give_or_take(difference, digits)} (95%), {count}"
+    text = f"{subject} {_give_or_take(difference, digits)} (95%), {count}"
+    return difference.real, f"{text}{_without_recording(steps)}"
+
+
+def _recorded_evidence(
+    kind: str, difference: Difference, before: Side, after: Side, steps: Compared
+) -> list[tuple[bool, str]]:
+    """The recorded steps beside the bare ones that were compared, or why those were not."""
+    evidence = []
+    if steps.is_bare:
+        evidence += _recorded_beside(kind, difference, before, after)
+    elif _bare_of_one(before, after):
+        text = f"Compared are recorded steps, for bare ones of both are not known: {steps.reason}"
+        evidence.append((False, text))
+    differing = []
+    for name, option in before.options.items():
+        of_after = after.options.get(name, option)
+        if of_after != option:
+            differing.append(f"{name} {option} before, {of_after} after")
+    if differing:
+        effect = "which change how long recorded steps take"
+        if steps.is_bare:
+            effect = "which bear on recorded steps only"
+        text = f"Options of the recording differ, {effect}: {wording.listed(differing)}"
+        evidence.append((steps.is_bare, text))
+    return evidence
+
+
+def _recorded_beside(
+    kind: str, difference: Difference, before: Side, after: Side
+) -> list[tuple[bool, str]]:
+    """The change of the recorded steps; it supports that of the bare ones if it is like it."""
+    of_before, of_after = times(before, after)
+    a, b = of_before[STEP], of_after[STEP]
+    if not len(a) or not len(b):
+        return []
+    recorded, digits = welch(a, b), digits_of(a, b)
+    text = f"While recorded: {wording.millis_two(mean(a), mean(b), ' before, ', digits)} after"
+    if recorded.has_interval:
+        text += f" ({_give_or_take(recorded, digits)})"
+    slowdowns = before.bare.slowdown, after.bare.slowdown
+    if slowdowns[0] is not None and slowdowns[1] is not None:
+        text += f"; recording took {slowdowns[0]:.2f} and {slowdowns[1]:.2f} times as long"
+    alike = recorded.real == (kind in CHANGED)
+    if alike and recorded.real:
+        alike = (recorded.change > 0) == (difference.change > 0)
+    return [(alike, text)]
 
 
 def _correlated(a: Floats, b: Floats, unit: Unit) -> str:
@@ -539,7 +607,9 @@ def _compute(
 
 def record(verdict: Verdict, before: Side, after: Side) -> dict[str, Any]:
     """The row of `Comparison.verdict`."""
-    a, b = _step_times(before, after)
+    steps = compared(before, after)
+    a, b = steps.before, steps.after
+    recorded = [mean(side[STEP]) for side in times(before, after)]
     return {
         "verdict": verdict.kind,
         "headline": verdict.headline,
@@ -551,4 +621,8 @@ def record(verdict: Verdict, before: Side, after: Side) -> dict[str, Any]:
         "speedup": ratio(mean(a), mean(b)),
         "before_steps": len(a),
         "after_steps": len(b),
+        "steps_are": steps.kind,
+        "recorded_before_ms": recorded[0],
+        "recorded_after_ms": recorded[1],
+        "recorded_reason": steps.reason,
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
@@ -75,6 +75,8 @@ class BareSteps:
     is_comparable : bool
         True if nothing but the profiler makes the recorded steps differ: they come right after bare
         ones, or are in the same epoch as they.
+    durations_ms : float64[n]
+        The time of each of them, in time order.
     """
 
     steps: int = 0
@@ -84,6 +86,7 @@ class BareSteps:
     recorded_ms: float = math.nan
     reason: str = ""
     is_comparable: bool = False
+    durations_ms: Floats = field(default_factory=lambda: np.zeros(0), repr=False, compare=False)
 
     @property
     def slowdown(self) -> float | None:
@@ -198,6 +201,7 @@ def measure(
         high_ms=high,
         recorded_ms=recorded_ms,
         is_comparable=len(earlier) > 0 or len(borders) > 0,
+        durations_ms=values,
     )
 
 

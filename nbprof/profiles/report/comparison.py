@@ -145,7 +145,7 @@ def _categories(pair: Pair) -> str:
         rows.append(cells)
     return markup.table(
         "By category",
-        f"ms {unit.per}",
+        f"ms {unit.per}{words.recorded(pair)}",
         ["Category", "Before", "After", "Change", "%"],
         rows,
         "lrrrr",

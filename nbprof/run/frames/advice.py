@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import SERVING
-from nbprof.analysis import cpu
+from nbprof.analysis import cpu, result_waits
 from nbprof.analysis.advice import advice, keras_code
 from nbprof.analysis.advice import evidence as advice_evidence
 from nbprof.analysis.advice import host as advice_host
@@ -20,9 +20,10 @@ from nbprof.analysis.input import input_pipeline
 from nbprof.analysis.memory import growth
 from nbprof.analysis.ops import torch_runtime
 from nbprof.analysis.steps import over_run, periodic
-from nbprof.analysis.verdict import is_unrecorded
+from nbprof.analysis.verdict import Breakdown, is_unrecorded
 from nbprof.core.guard import guarded
 from nbprof.core.units import join_some
+from nbprof.dialects.environment import origin_ns
 from nbprof.frameworks.register import PYTORCH
 from nbprof.run.frame import Hosts, Phase, cached, frame
 from nbprof.run.frames.hosts import HostFrames
@@ -56,6 +57,16 @@ def _common_findings(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
     if not common:
         return values[0].head(0)
     return _by_gain(pd.concat(common, ignore_index=True).drop(columns="_host"))
+
+
+def _of_libraries(breakdown: Breakdown) -> float:
+    """Percent of a unit in code outside ops that is known to be a library's."""
+    use = breakdown.unexplained
+    if use is None or not use.library:
+        return 0.0
+    outside_ops = (work for work in breakdown.host_work if work.category == "other")
+    percent = sum(work.percent for work in outside_ops if work.part == "compute")
+    return percent * use.named / use.library
 
 
 def _by_gain(findings: pd.DataFrame) -> pd.DataFrame:
@@ -350,6 +361,8 @@ class AdviceFrames(OverviewFrames, HostFrames):
             breakdown.contention,
             cpu.products(self.activity, breakdown.counted),
             self.capture.machine.get("bf16", ""),
+            _of_libraries(breakdown),
+            self._result_waits(breakdown.counted),
         )
         evidence = advice_evidence.Evidence(
             host=host,
@@ -372,6 +385,12 @@ class AdviceFrames(OverviewFrames, HostFrames):
         if self.unexplained is not None:
             findings = findings[findings["rule"] != "other"]
         return _largest(findings, of_host)
+
+    def _result_waits(self, counted: pd.DataFrame) -> result_waits.ResultWaits | None:
+        if len(self.hosts) != 1:
+            return None
+        origin = origin_ns(self.trace)
+        return result_waits.find(self.activity, self.trace, counted, self.python, origin)
 
     def _with_versions(self, findings: pd.DataFrame) -> pd.DataFrame:
         """The findings with that on library versions that are known to be slow."""

@@ -20,6 +20,8 @@ class ComparedRun(Part):
     created: str
     times_ms: npt.NDArray[np.float64]
     """Of the steps in averages, in time order."""
+    bare_ms: npt.NDArray[np.float64]
+    """Of the steps that ran without the profiler, in time order."""
     advice: list[Advice]
     """The first finding, if there is one."""
     no_advice: str
@@ -82,6 +84,8 @@ class Pair(Part):
     headline: str
     detail: str
     evidence: list[Evidence]
+    bare: bool
+    """The verdict is of steps that ran without the profiler; categories are of recorded ones."""
     digits: int
     """Decimals of step times."""
     figures: list[ComparedFigure]

@@ -59,6 +59,7 @@ _OPS = (
 )
 _KERNELS = ("kernel", "state", "before_us", "after_us", "change_us", "before_calls", "after_calls")
 _FIGURES = {
+    "bare_step_time": "Step, unrecorded",
     "input": "Waiting for input",
     "device_busy": "Device busy",
     "ops_on_device": "Op time on device",
@@ -113,6 +114,7 @@ def pair(sides: Sequence[Side], first: int, second: int) -> Pair:
     verdict = compare_verdict.verdict(before, after, categories)
     findings = compare_findings.findings(before, after)
     ops, kernels = analysis.ops(before, after), analysis.kernels(before, after)
+    steps = analysis.compared(before, after)
     digits = compare_verdict.digits_of(before.times, after.times)
     unit = analysis.unit_of(before, after)
     part = Pair(
@@ -123,9 +125,10 @@ def pair(sides: Sequence[Side], first: int, second: int) -> Pair:
         headline=verdict.headline,
         detail=verdict.detail,
         evidence=[Evidence(ok=ok, text=wording.one_line(text)) for ok, text in verdict.evidence],
+        bare=steps.is_bare,
         digits=digits,
         figures=[
-            _figure(row, after, digits, unit)
+            _figure(row, after, digits, unit, bare=steps.is_bare)
             for row in analysis.figures(before, after).to_dict("records")
         ],
         categories=[_category(row) for row in categories.to_dict("records")],
@@ -150,6 +153,7 @@ def _run(run: Run, side: Side) -> ComparedRun:
         facts=header.facts(run),
         created=header.created(run),
         times_ms=short(side.times),
+        bare_ms=short(side.bare.durations_ms),
         advice=overview_part.advice[:1],
         no_advice=overview_part.no_advice,
     )
@@ -177,7 +181,9 @@ def _category(row: dict[Any, Any]) -> ComparedCategory:
     )
 
 
-def _figure(row: dict[Any, Any], after: Side, digits: int, unit_of_work: Unit) -> ComparedFigure:
+def _figure(
+    row: dict[Any, Any], after: Side, digits: int, unit_of_work: Unit, *, bare: bool
+) -> ComparedFigure:
     """One figure as drawn: bytes of both runs in one unit, shares with the bar of the second."""
     before_value, after_value = wording.real(row["before"]), wording.real(row["after"])
     name = str(row["figure"])
@@ -193,6 +199,8 @@ def _figure(row: dict[Any, Any], after: Side, digits: int, unit_of_work: Unit) -
         "step_time": unit_of_work.average,
         "steps_per_second": f"{unit_of_work.plural.capitalize()} / s",
     }
+    if bare:
+        names["step_time"] = "Step, recorded"
     second_bar = None
     if row["unit"] == "percent":
         category = {"input": "input"}.get(name, "device_compute")

@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from nbprof.activity.unit import Unit
 from nbprof.analysis.compare.compare import STEP
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, mix
@@ -35,12 +34,15 @@ def png(part: Compare, meta: Meta) -> bytes:
     y = _verdict(sheet, pair, 96)
     y = _figures(sheet, pair.figures, y + 16)
     times = [before.times_ms, after.times_ms]
+    if pair.bare:
+        times = [before.bare_ms, after.bare_ms]
     rows = words.by_change(pair)
     unit = words.unit_of(pair)
     # Times of a call and of a recording are not drawn together.
     if any(len(each) for each in times) and words.comparable(pair):
         y += 40
-        left = _average(sheet, rows, _dots(sheet, times, y, unit) + 36, unit)
+        title = f"{unit.average}{words.recorded(pair)}"
+        left = _average(sheet, rows, _dots(sheet, times, y, pair) + 36, title)
         y = max(left, _categories(sheet, pair, rows, y))
     return sheet.png(picture._footer(sheet, meta, y + 28))
 
@@ -80,8 +82,11 @@ def _figures(sheet: Canvas, figures: list[ComparedFigure], y: float) -> float:
     return y + 128
 
 
-def _dots(sheet: Canvas, times: list[Any], y: float, unit: Unit) -> float:
+def _dots(sheet: Canvas, times: list[Any], y: float, pair: Pair) -> float:
+    unit = words.unit_of(pair)
     title, legend = f"{unit.time.capitalize()}s", f"one dot per {unit.noun}, line = mean, ms"
+    if pair.bare:
+        legend = f"without recording, {legend}"
     if unit.is_recording:
         title, legend = "Durations", "ms"
     end = sheet.text(_LEFT, y, title, 25, INK, bold=True)
@@ -112,8 +117,8 @@ def _dots(sheet: Canvas, times: list[Any], y: float, unit: Unit) -> float:
     return top + 150 + 24 * truncated
 
 
-def _average(sheet: Canvas, rows: list[ComparedCategory], y: float, unit: Unit) -> float:
-    sheet.text(_LEFT, y, unit.average, 25, INK, bold=True)
+def _average(sheet: Canvas, rows: list[ComparedCategory], y: float, title: str) -> float:
+    sheet.text(_LEFT, y, title, 25, INK, bold=True)
     left, right, y = _LEFT + 90, _SPLIT, y + 46
     bars = {
         "Before": [row.before_ms or 0.0 for row in rows],
@@ -135,7 +140,7 @@ def _average(sheet: Canvas, rows: list[ComparedCategory], y: float, unit: Unit) 
 def _categories(sheet: Canvas, pair: Pair, rows: list[ComparedCategory], y: float) -> float:
     left = _SPLIT + 60
     columns = (left + 330, left + 430, left + 550)
-    sheet.text(left, y, "By category", 25, INK, bold=True)
+    sheet.text(left, y, f"By category{words.recorded(pair)}", 25, INK, bold=True)
     for x, head in zip(columns, ("Before", "After", "Change"), strict=True):
         sheet.text(x, y + 3, head, 20, SOFT, align="r")
     y += 44

@@ -68,7 +68,11 @@ def markdown(pair: Pair) -> str:
         lines.append(f"| {head} | {was} | {now} | {figure.note} |")
     rows = [row for row in by_change(pair) if row.before_ms or row.after_ms]
     if rows:
-        lines += ["", f"| ms {unit_of(pair).per} | Before | After | Change |", "|---|--:|--:|--:|"]
+        lines += [
+            "",
+            f"| ms {unit_of(pair).per}{recorded(pair)} | Before | After | Change |",
+            "|---|--:|--:|--:|",
+        ]
         for row in rows:
             cells = [
                 label(row, unit_of(pair)),
@@ -213,6 +217,11 @@ def comparable(pair: Pair) -> bool:
         for row in pair.categories
         if row.key == STEP
     )
+
+
+def recorded(pair: Pair) -> str:
+    """What says that categories are of recorded steps where the verdict is not."""
+    return ", while recorded" if pair.bare else ""
 
 
 def per(pair: Pair) -> str:
