@@ -138,6 +138,7 @@ export interface Overview {
   top_ops_where: "device" | "host";
   run: [string, string][];
   checks: CheckResult[];
+  tried?: Tried;
   plain?: boolean;
   only?: "advice";
 }
@@ -276,6 +277,13 @@ export interface CheckResult {
   level: "high" | "moderate" | "no" | "unknown";
   statement: string;
   view: TabId;
+}
+
+/** What experiments gave (`--try`): a sentence on what was not run, and the results. See nbprof.tools.overview.parts. */
+export interface Tried {
+  text: string;
+  table: Table;
+  code: FixLine[];
 }
 
 /** Times by step and category; a category that was not recorded is absent. See nbprof.tools.steps.parts. */

@@ -31,9 +31,9 @@ WORTH = 0.01
 """Part of a step that is surely saved, from which on a change is recommended."""
 _WINDOW_S = 0.3
 """Seconds of steps that a turn measures, where the program has as many."""
-_LEAST_STEPS, _MOST_STEPS = 4, 200
+_LEAST_STEPS, _MOST_STEPS = 3, 200
 _WARMUP = 2
-_CHECKED = 6
+_CHECKED = 4
 """Steps of a turn that is compared instead of timed, after the warm-up."""
 _GRACE = 0.25
 """Part of the budget by which the last turns may exceed their share."""
@@ -197,7 +197,7 @@ class Engine:
             return Plan(0, 0)
         warmup = max(_WARMUP, min(warmup, self._steps // 2))
         step_s = max(self._unchanged[-1].step_s, 1e-9)
-        steps = max(_CHECKED, min(_MOST_STEPS, math.ceil(_WINDOW_S / step_s)))
+        steps = max(_LEAST_STEPS, min(_MOST_STEPS, math.ceil(_WINDOW_S / step_s)))
         return Plan(warmup, min(steps, self._steps - warmup))
 
     def _try(self, experiment: Experiment, rule: str, share_s: float) -> Tried:
@@ -237,9 +237,7 @@ class Engine:
             self._per_step_ms(changed),
         )
 
-    def _turns(
-        self, plan: Plan, change: Change, until: float
-    ) -> tuple[list[Timing], list[Timing]]:
+    def _turns(self, plan: Plan, change: Change, until: float) -> tuple[list[Timing], list[Timing]]:
         """Turns without and with the change, in an order that favours neither."""
         unchanged: list[Timing] = []
         changed: list[Timing] = []
@@ -277,7 +275,8 @@ class Engine:
         steps = np.array([timing.steps for timing in timings])
         if not self._steps:
             steps = np.full(len(timings), self._units)
-        return 1000 * np.array([timing.seconds for timing in timings]) / steps
+        milliseconds = np.array([1000 * timing.seconds for timing in timings], np.float64)
+        return np.divide(milliseconds, steps)
 
 
 def _judged(
@@ -293,7 +292,7 @@ def _judged(
         pays_after = math.ceil(about.first_ms / gain)
     measured = replace(
         about,
-        baseline_ms=float(np.median(unchanged)),
+        baseline_ms=statistics.median_of(unchanged, CONFIDENCE).value,
         gain_ms=gain,
         gain_low_ms=low,
         gain_high_ms=high,
@@ -323,7 +322,7 @@ def _objection(measured: Tried, results: Equality) -> str:
 
 
 def try_remedies(
-    program: Program,
+    make: Callable[[], Program],
     profile: Profile,
     options: Options,
     requested: str,
@@ -334,8 +333,8 @@ def try_remedies(
 
     Parameters
     ----------
-    program : Program
-        What was recorded.
+    make : callable
+        Makes the program that was recorded.
     profile : Profile
     options : Options
         Of the recording.
@@ -354,21 +353,25 @@ def try_remedies(
 
     capture = profile.run.capture
     steps = capture.steps_seen if capture is not None else 0
-    experiments = register.chosen(requested, profile.advice["rule"].tolist())
+    backend = capture.backend if capture is not None else ""
+    rules = profile.run.predicted_advice["rule"].tolist()
+    experiments = register.chosen(requested, rules, backend)
     if capture is not None and capture.cell_failed:
         return {"text": f"{_NOTHING}: the program did not finish.", "rows": []}
     if not experiments:
         return {"text": f"{_NOTHING}: no finding has an experiment.", "rows": []}
-    engine = Engine(
-        program,
-        options,
-        steps=steps,
-        units=len(profile.run.steps),
-        budget_s=budget_s,
-        report=report,
-    )
     text = ""
+    tried: list[Tried] = []
     try:
+        engine = Engine(
+            make(),
+            options,
+            steps=steps,
+            units=len(profile.run.steps),
+            budget_s=budget_s,
+            report=report,
+        )
+        tried = engine.tried
         engine.run(experiments)
     except Refused as reason:
         text = f"{_NOTHING}: {reason}"
@@ -376,4 +379,4 @@ def try_remedies(
         text = "The experiments were interrupted. What they changed was restored."
     except Exception as error:
         text = f"The experiments failed: {type(error).__name__}: {error}"
-    return {"text": text, "rows": [tried.to_dict() for tried in engine.tried]}
+    return {"text": text, "rows": [result.to_dict() for result in tried]}

@@ -41,11 +41,11 @@ class Jitted(Change):
             compiled = sys.modules["jax"].jit(copy)
             self._replacements.append((function, _calling(compiled, function.__code__)))
 
-    def apply(self, patches: Patches) -> None:
+    def apply(self, patches: Patches) -> None:  # noqa: D102
         for function, code in self._replacements:
             _swap(function, code, patches)
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: D102
         self._replacements.clear()
 
 
@@ -61,7 +61,9 @@ def _swap(function: FunctionType, code: CodeType, patches: Patches) -> None:
 
 def _calling(target: Callable[..., Any], code: CodeType) -> CodeType:
     """Code that calls `target`, for a function with the free variables of `code`."""
-    source = f"def call(*args, **kwargs):\n    return {_HOLE!r}(*args, **kwargs)\n"
+    source = (
+        f"def call(*args, **kwargs):\n    target = {_HOLE!r}\n    return target(*args, **kwargs)\n"
+    )
     namespace: dict[str, Any] = {}
     exec(compile(source, code.co_filename, "exec"), namespace)  # noqa: S102 - no text of anybody
     plain: CodeType = namespace["call"].__code__
@@ -97,7 +99,7 @@ EXPERIMENTS = (
         "jax_jit",
         "jax.jit of the step",
         "jax",
-        ("jit", "eager", "tiny_eager_ops", "tiny_ops"),
+        ("jit",),
         _refusal,
         Jitted,
         "- params, loss = step(params, batch)\n"

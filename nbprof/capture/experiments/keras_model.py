@@ -28,7 +28,7 @@ class Settings(Change):
         # With the model itself, so that no other one gets its address.
         self._functions: dict[tuple[int, str], tuple[Any, Any]] = {}
 
-    def apply(self, patches: Patches) -> None:
+    def apply(self, patches: Patches) -> None:  # noqa: D102
         trainer = sys.modules["keras.src.backend.tensorflow.trainer"].TensorFlowTrainer
         for name in _FUNCTIONS:
             self._replace(trainer, name, patches)
@@ -63,7 +63,7 @@ class Settings(Change):
         if self._jit_compile:
             model.jit_compile = True
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: D102
         self._functions.clear()
 
 

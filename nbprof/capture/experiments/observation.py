@@ -333,7 +333,7 @@ def _add(known: list[Any], value: Any) -> None:
 
 
 def _leaves(value: Any, depth: int) -> Iterator[Any]:
-    if type(value) in (list, tuple) or hasattr(value, "_fields"):
+    if type(value) is list or isinstance(value, tuple):
         parts = list(value)
     elif type(value) is dict:
         parts = list(value.values())

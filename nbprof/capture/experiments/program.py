@@ -20,6 +20,10 @@ class Refused(Exception):  # noqa: N818 - a sentence, not an error
     """The reason why the program does not run again, as a clause with a period."""
 
 
+class Unrestorable(Refused):
+    """Something that the program changes cannot be given back."""
+
+
 class Program:
     """A program that has run and can run again.
 
@@ -114,7 +118,7 @@ class Kept:
                 " the cell itself."
             )
         if self.uncopied and not in_place:
-            raise Refused(
+            raise Unrestorable(
                 f"{', '.join(self.uncopied[:5])} could not be restored after a second run."
             )
 

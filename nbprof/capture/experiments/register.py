@@ -54,7 +54,7 @@ def check(requested: str) -> None:
         )
 
 
-def chosen(requested: str, found: Iterable[str]) -> list[tuple[Experiment, str]]:
+def chosen(requested: str, found: Iterable[str], backend: str = "") -> list[tuple[Experiment, str]]:
     """The experiments to run, each with the rule that it is run for.
 
     Parameters
@@ -63,6 +63,8 @@ def chosen(requested: str, found: Iterable[str]) -> list[tuple[Experiment, str]]
         A rule, an experiment, or `ALL`.
     found : iterable of str
         The rules of the findings, the largest gain first.
+    backend : str
+        The framework that was recorded; with `ALL`, experiments of others are left out.
     """
     found = list(found)
     pairs = []
@@ -72,9 +74,14 @@ def chosen(requested: str, found: Iterable[str]) -> list[tuple[Experiment, str]]
         rules = [rule for rule in found if rule in experiment.rules]
         if requested in (experiment.name, *experiment.rules):
             rules = [requested] if requested in experiment.rules else rules or [""]
-        elif requested != ALL:
+        elif requested != ALL or not _of_backend(experiment, backend):
             continue
         if rules:
             pairs.append((experiment, rules[0]))
     order = {rule: index for index, rule in enumerate(found)}
     return sorted(pairs, key=lambda pair: order.get(pair[1], len(order)))
+
+
+def _of_backend(experiment: Experiment, backend: str) -> bool:
+    own = {"keras": "tensorflow"}.get(experiment.framework, experiment.framework)
+    return backend in (own, "", "python")

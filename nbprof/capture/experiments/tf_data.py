@@ -30,7 +30,7 @@ class Rebuilt(Change):
     def __init__(self, rebuild: Callable[[Any], Any]) -> None:
         self._rebuild = rebuild
 
-    def apply(self, patches: Patches) -> None:
+    def apply(self, patches: Patches) -> None:  # noqa: D102
         dataset = dataset_class()
         original = dataset.__iter__
         inside = [False]
@@ -71,7 +71,6 @@ def _parallel(dataset: Any) -> Any:
     del graph.node[:]
     graph.node.extend(kept)
 
-    @tensorflow.function(autograph=False)
     def build() -> Any:
         tensors = tensorflow.graph_util.import_graph_def(
             graph, return_elements=[_tensor(returned[0])]
@@ -79,7 +78,7 @@ def _parallel(dataset: Any) -> Any:
         return tensors[0]
 
     variant = sys.modules["tensorflow.python.data.ops.dataset_ops"]._VariantDataset(
-        build(), dataset.element_spec
+        tensorflow.compat.v1.wrap_function(build, [])(), dataset.element_spec
     )
     return variant.with_options(dataset.options())
 
@@ -146,7 +145,6 @@ EXPERIMENTS = (
         ("map_serial", "input_bottleneck"),
         _not_parallel,
         lambda _: Rebuilt(_parallel),
-        "- dataset.map(function)\n"
-        "+ dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)",
+        "- dataset.map(function)\n+ dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)",
     ),
 )

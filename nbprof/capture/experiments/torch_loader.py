@@ -35,7 +35,7 @@ class Workers(Change):
         # With the loader itself, so that no other one gets its address.
         self._copies: dict[int, tuple[Any, Any]] = {}
 
-    def apply(self, patches: Patches) -> None:
+    def apply(self, patches: Patches) -> None:  # noqa: D102
         loader_class = sys.modules["torch.utils.data"].DataLoader
         original = loader_class.__iter__
 
@@ -72,7 +72,7 @@ class Workers(Change):
         iterator, copy._iterator = copy._iterator, None
         end_workers(iterator)
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: D102
         for key in list(self._copies):
             self._end(key)
 

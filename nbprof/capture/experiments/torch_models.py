@@ -26,7 +26,7 @@ class Compiled(Change):
         # With the module itself, so that no other one gets its address.
         self._calls: dict[int, tuple[Any, Any]] = {}
 
-    def apply(self, patches: Patches) -> None:
+    def apply(self, patches: Patches) -> None:  # noqa: D102
         compiled: set[int] = set()
 
         def around(module: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -49,9 +49,27 @@ class Compiled(Change):
             self._calls[id(module)] = module, compiled
         return self._calls[id(module)][1]
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: D102
         self._calls.clear()
-        sys.modules["torch._dynamo"].reset()
+        if "torch._dynamo" not in sys.modules:
+            return
+        report = sys.unraisablehook
+        # Variables that it had added to the modules of the program were taken out with the others.
+        sys.unraisablehook = _but_missing(report)
+        try:
+            sys.modules["torch._dynamo"].reset()
+        finally:
+            sys.unraisablehook = report
+
+
+def _but_missing(
+    report: Callable[[sys.UnraisableHookArgs], Any],
+) -> Callable[[sys.UnraisableHookArgs], Any]:
+    def hook(unraisable: sys.UnraisableHookArgs) -> None:
+        if not isinstance(unraisable.exc_value, KeyError):
+            report(unraisable)
+
+    return hook
 
 
 class Around(Change):
@@ -66,7 +84,7 @@ class Around(Change):
     def __init__(self, call: Callable[[Any, Callable[..., Any], Any, Any], Any]) -> None:
         self._call = call
 
-    def apply(self, patches: Patches) -> None:
+    def apply(self, patches: Patches) -> None:  # noqa: D102
         around_roots(patches, self._call)
 
 
@@ -94,7 +112,7 @@ def _for_inference(module: Any, call: Callable[..., Any], args: Any, kwargs: Any
 class ChannelsLast(Change):
     """Weights and images have their channels last in memory."""
 
-    def apply(self, patches: Patches) -> None:
+    def apply(self, patches: Patches) -> None:  # noqa: D102
         torch = sys.modules["torch"]
         changed: set[int] = set()
 
@@ -193,7 +211,7 @@ EXPERIMENTS = (
         "torch_compile",
         "torch.compile",
         "torch",
-        (*_HOST, "elementwise_kernels", "attention"),
+        (*_HOST, "elementwise_kernels"),
         _not_compiled,
         Compiled,
         "+ model.compile()",
@@ -213,7 +231,7 @@ EXPERIMENTS = (
         "channels_last",
         "channels last in memory",
         "torch",
-        ("tensor_cores", "mixed_precision", "cpu_bf16", "gemm_alignment"),
+        ("tensor_cores", "gemm_alignment"),
         _not_channels_last,
         lambda _: ChannelsLast(),
         "+ model = model.to(memory_format=torch.channels_last)\n"

@@ -28,7 +28,7 @@ class Groups(Change):
         self._options = options
         self._takes = takes
 
-    def apply(self, patches: Patches) -> None:
+    def apply(self, patches: Patches) -> None:  # noqa: D102
         from torch.optim.optimizer import (  # type: ignore[import-not-found,unused-ignore]
             register_optimizer_step_pre_hook,
         )
@@ -68,7 +68,7 @@ class Groups(Change):
 class NoZeros(Change):
     """Gradients are set to None in place of zero."""
 
-    def apply(self, patches: Patches) -> None:
+    def apply(self, patches: Patches) -> None:  # noqa: D102
         torch = sys.modules["torch"]
         for owner in (torch.optim.Optimizer, torch.nn.Module):
             self._replace(owner, patches)

@@ -12,7 +12,7 @@ from nbprof.capture.patches import Patches
 class Threads(Change):
     """Ops of the CPU use all cores."""
 
-    def apply(self, patches: Patches) -> None:
+    def apply(self, patches: Patches) -> None:  # noqa: D102
         torch = sys.modules["torch"]
         before = torch.get_num_threads()
         patches.on_restore(lambda: torch.set_num_threads(before))

@@ -63,6 +63,15 @@ class Probe(Part):
     detail: str
 
 
+class Tried(Part):
+    """What experiments gave (`--try`): a sentence on what was not run, and the results."""
+
+    text: str
+    table: Table
+    code: list[FixLine]
+    """The changes that are recommended."""
+
+
 class CodeCell(Part):
     """A cell of the notebook: its lines with their times."""
 
@@ -133,6 +142,7 @@ class Overview(Tab):
     run: list[tuple[str, str]]
     """What the run ran on, as label and value."""
     checks: list[CheckResult]
+    tried: Tried | None = None
     plain: bool = False
     """No known framework wrote the trace: what follows from steps and ops is left out."""
     only: Literal["advice"] | None = None
