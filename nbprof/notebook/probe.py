@@ -136,7 +136,7 @@ def _second_run(
         lambda value: _name_of(program.namespace, value),
     )
     try:
-        with program.kept(in_place=in_place) as kept:
+        with program.restored(in_place=in_place) as saved:
             again = _record(options, program, inputs)
     except Unrestorable as reason:
         raise _NoProbe(f"{reason} {_AGAIN}; --probe-in-place runs it anyway.") from None
@@ -145,10 +145,10 @@ def _second_run(
     recorded = wording.real(profile.run.steps_summary.set_index("category")["mean_ms"].get("input"))
     measured, used = _measured(again.run, inputs, recorded or 0.0)
     notes = ["Its output is not shown."]
-    if kept.uncopied or kept.failed:
+    if saved.uncopied or saved.failed:
         notes.append(
-            f"What it changed stays changed in {', '.join(kept.uncopied + kept.failed)}; everything"
-            " else was restored."
+            f"What it changed stays changed in {', '.join(saved.uncopied + saved.failed)};"
+            " everything else was restored."
         )
     else:
         notes.append(

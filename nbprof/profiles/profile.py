@@ -279,16 +279,16 @@ class Profile:
 
     @property
     def tried(self) -> pd.DataFrame:
-        """What the experiments of `--try` gave: one row per change that was tried.
+        """Results of the experiments of `--try`, one row per change.
 
         The program ran in turns with the change and without, from the same state and without a
         profiler; `pairs` is the number of turns of each. `gain_ms` is the median of the differences
         of a step (Hodges and Lehmann), `gain_low_ms` and `gain_high_ms` its 95 % interval
         (Wilcoxon's signed ranks). `equal` compares the losses and outputs of the first steps by
         their largest relative `difference`; equal is what reordered sums explain (1.2e-5 in
-        float32) plus three times the `spread` of two unchanged runs. `recommended` is what is equal and
-        surely saves 1 % of a step or more; `why` says so, or what speaks against it. `first_ms` is
-        what the first steps take longer, and `pays_after` the steps that make up for it. Figures
+        float32) plus three times the `spread` of two unchanged runs. `recommended` are changes with
+        equal results that surely save 1 % of a step or more; `why` gives the reason. `first_ms` is
+        the added time of the first steps, and `pays_after` the steps that make up for it. Figures
         that were not measured are missing.
         """
         return self.run.tried.copy()

@@ -27,7 +27,7 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     return frames.build("tried", columns)
 
 
-def stated(findings: pd.DataFrame, tried: pd.DataFrame) -> pd.DataFrame:
+def with_results(findings: pd.DataFrame, tried: pd.DataFrame) -> pd.DataFrame:
     """The findings, each with a sentence on the experiments that were run for it."""
     if not len(tried):
         return findings

@@ -58,7 +58,7 @@ class Tried:
     gain_ms, gain_low_ms, gain_high_ms : float
         What the change saves, and the 95 % interval of that.
     first_ms : float
-        What the first steps take longer with the change.
+        Added time of the first steps with the change.
     pays_after : int or None
         Steps after which the gain has made up for that; None where it never does.
     memory_before_bytes, memory_after_bytes : int or None
@@ -264,7 +264,7 @@ class Engine:
         return unchanged, changed
 
     def _first_ms(self, first: Timing, changed: Sequence[Timing]) -> float:
-        """What the first steps take longer with the change."""
+        """Added time of the first steps with the change."""
         if self._steps:
             later = first.before_s - min(timing.before_s for timing in self._unchanged)
         else:

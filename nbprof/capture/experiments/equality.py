@@ -23,7 +23,7 @@ _SPREADS = 3.0
 
 
 class Equality(NamedTuple):
-    """How far results differ.
+    """Differences between results.
 
     Attributes
     ----------
@@ -66,15 +66,15 @@ def compare(first: Sequence[Value], second: Sequence[Value], changed: Sequence[V
         if a.kind == RESULT:
             results.append(_equality(a, b, c))
         elif _norm(a.array, b.array) <= OF_STATE:
-            # What differs between two unchanged turns, such as a time, says nothing.
+            # A value that differs between two unchanged turns, such as a time, is left out.
             difference = _norm(a.array, c.array)
             states.append(
                 Equality(difference <= OF_STATE, difference, _norm(a.array, b.array), OF_STATE)
             )
-    shown = results or states
-    if not shown:
+    compared = results or states
+    if not compared:
         return UNKNOWN
-    worst = max(shown, key=_excess)
+    worst = max(compared, key=_excess)
     equal = all(each.equal for each in (*results, *states))
     if worst.equal and not equal:
         worst = max(states, key=_excess)

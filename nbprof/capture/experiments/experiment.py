@@ -1,4 +1,4 @@
-"""What an experiment is: a change of running objects and calls, and when it is out of place."""
+"""The declaration of an experiment: a change of running objects and calls, and its conditions."""
 
 from __future__ import annotations
 

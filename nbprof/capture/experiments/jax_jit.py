@@ -75,14 +75,14 @@ def _calling(target: Callable[..., Any], code: CodeType) -> CodeType:
 
 def _functions(observation: Observation) -> list[FunctionType]:
     """The outermost functions of the program that each step calls with arrays."""
-    found = []
+    functions = []
     for value in observation.seen:
         if not isinstance(value, FunctionType):
             continue
         call = observation.calls.get(value.__code__)
         if call is not None and call.count >= _LEAST_CALLS and call.outermost and call.of_arrays:
-            found.append(value)
-    return found
+            functions.append(value)
+    return functions
 
 
 def _refusal(observation: Observation) -> str:

@@ -44,10 +44,10 @@ class Settings(Change):
             if key in self._functions:
                 setattr(model, name, self._functions[key][1])
                 return None
-            made = original(model, force=True)
+            result = original(model, force=True)
             if id(model) in self._lasting:
                 self._functions[key] = model, getattr(model, name)
-            return made
+            return result
 
         patches.replace(trainer, f"make_{name}", make)
 

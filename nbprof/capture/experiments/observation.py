@@ -1,4 +1,4 @@
-"""What a program calls and what it computes, seen in a turn that is not timed."""
+"""Calls and results of a program, observed in a turn that is not timed."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Call:
 
 
 class Observation:
-    """What a turn showed.
+    """The observed calls and results of a turn.
 
     Attributes
     ----------
@@ -225,8 +225,8 @@ class Observation:
         torch = sys.modules["torch"]
         images = any(getattr(part, "ndim", 0) == 4 for part in args)
         root = Root(module, bool(module.training), torch.is_grad_enabled(), images)
-        known = [(id(other.module), *other[1:]) for other in self.roots]
-        if (id(module), *root[1:]) not in known:
+        kinds = [(id(other.module), *other[1:]) for other in self.roots]
+        if (id(module), *root[1:]) not in kinds:
             self.roots.append(root)
         output = call(module, *args, **kwargs)
         self._outputs += 1
@@ -295,17 +295,17 @@ def around_roots(
     """
     module = sys.modules["torch"].nn.Module
     original = module.__call__
-    inside = [False]
+    nested = [False]
 
     @wraps(original)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if inside[0]:
+        if nested[0]:
             return original(self, *args, **kwargs)
-        inside[0] = True
+        nested[0] = True
         try:
             return around(self, original, args, kwargs)
         finally:
-            inside[0] = False
+            nested[0] = False
 
     patches.replace(module, "__call__", call)
 
@@ -327,9 +327,9 @@ def dataset_class() -> Any:
     return getattr(sys.modules.get("tensorflow.python.data.ops.dataset_ops"), "DatasetV2", None)
 
 
-def _add(known: list[Any], value: Any) -> None:
-    if not any(value is other for other in known):
-        known.append(value)
+def _add(values: list[Any], value: Any) -> None:
+    if not any(value is other for other in values):
+        values.append(value)
 
 
 def _leaves(value: Any, depth: int) -> Iterator[Any]:

@@ -61,7 +61,7 @@ class Program:
         return self._hidden()
 
     @contextmanager
-    def kept(self, *, in_place: bool = False) -> Iterator[Kept]:
+    def restored(self, *, in_place: bool = False) -> Iterator[Saved]:
         """Save what the program can change, and give it back at the end of the block.
 
         Parameters
@@ -74,20 +74,20 @@ class Program:
         Refused
             Something cannot be given back, or was used up by the first run.
         """
-        kept = Kept()
+        saved = Saved()
         try:
-            kept.state = State(self.namespace, self._names)
-            kept.check(in_place=in_place)
-            yield kept
+            saved.state = State(self.namespace, self._names)
+            saved.check(in_place=in_place)
+            yield saved
         finally:
             with shielded():
-                kept.patches.restore()
-                if kept.state is not None:
-                    kept.failed = kept.state.restore()
+                saved.patches.restore()
+                if saved.state is not None:
+                    saved.failed = saved.state.restore()
 
 
-class Kept:
-    """What is given back at the end of a run.
+class Saved:
+    """The state and patches that are given back at the end of a run.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class Kept:
 
     @property
     def uncopied(self) -> list[str]:
-        """What cannot be given back."""
+        """Objects that cannot be given back."""
         return self.state.uncopied if self.state is not None else []
 
     def check(self, *, in_place: bool) -> None:

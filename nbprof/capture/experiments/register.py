@@ -33,10 +33,10 @@ ALL = "all"
 
 def names() -> list[str]:
     """The rules and the experiments that ``--try`` takes."""
-    known: dict[str, None] = {}
+    takes: dict[str, None] = {}
     for experiment in EXPERIMENTS:
-        known |= dict.fromkeys([experiment.name, *experiment.rules])
-    return sorted(known)
+        takes |= dict.fromkeys([experiment.name, *experiment.rules])
+    return sorted(takes)
 
 
 def check(requested: str) -> None:
@@ -54,34 +54,36 @@ def check(requested: str) -> None:
         )
 
 
-def chosen(requested: str, found: Iterable[str], backend: str = "") -> list[tuple[Experiment, str]]:
+def chosen(
+    requested: str, findings: Iterable[str], backend: str = ""
+) -> list[tuple[Experiment, str]]:
     """The experiments to run, each with the rule that it is run for.
 
     Parameters
     ----------
     requested : str
         A rule, an experiment, or `ALL`.
-    found : iterable of str
+    findings : iterable of str
         The rules of the findings, the largest gain first.
     backend : str
         The framework that was recorded; with `ALL`, experiments of others are left out.
     """
-    found = list(found)
+    findings = list(findings)
     pairs = []
     for experiment in EXPERIMENTS:
         if experiment.framework not in sys.modules:
             continue
-        rules = [rule for rule in found if rule in experiment.rules]
+        rules = [rule for rule in findings if rule in experiment.rules]
         if requested in (experiment.name, *experiment.rules):
             rules = [requested] if requested in experiment.rules else rules or [""]
         elif requested != ALL or not _of_backend(experiment, backend):
             continue
         if rules:
             pairs.append((experiment, rules[0]))
-    order = {rule: index for index, rule in enumerate(found)}
+    order = {rule: index for index, rule in enumerate(findings)}
     return sorted(pairs, key=lambda pair: order.get(pair[1], len(order)))
 
 
 def _of_backend(experiment: Experiment, backend: str) -> bool:
-    own = {"keras": "tensorflow"}.get(experiment.framework, experiment.framework)
-    return backend in (own, "", "python")
+    recorder = {"keras": "tensorflow"}.get(experiment.framework, experiment.framework)
+    return backend in (recorder, "", "python")

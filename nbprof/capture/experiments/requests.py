@@ -12,7 +12,7 @@ LONGEST_S = 3600.0
 
 
 def check_try(requested: object, budget: object) -> None:
-    """Check the values of ``--try`` and ``--budget``.
+    """Validate the values of ``--try`` and ``--budget``.
 
     Raises
     ------

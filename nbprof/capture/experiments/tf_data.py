@@ -33,17 +33,17 @@ class Rebuilt(Change):
     def apply(self, patches: Patches) -> None:  # noqa: D102
         dataset = dataset_class()
         original = dataset.__iter__
-        inside = [False]
+        nested = [False]
 
         @wraps(original)
         def iterate(self_: Any) -> Any:
-            if inside[0] or not sys.modules["tensorflow"].executing_eagerly():
+            if nested[0] or not sys.modules["tensorflow"].executing_eagerly():
                 return original(self_)
-            inside[0] = True
+            nested[0] = True
             try:
                 return original(self._rebuild(self_))
             finally:
-                inside[0] = False
+                nested[0] = False
 
         patches.replace(dataset, "__iter__", iterate)
 
@@ -67,9 +67,9 @@ def _parallel(dataset: Any) -> Any:
         if node.op == _SERIAL:
             _make_parallel(node, count.name)
     returned = [node.input[0] for node in graph.node if node.op == "_Retval"]
-    kept = [node for node in graph.node if node.op != "_Retval"]
+    nodes = [node for node in graph.node if node.op != "_Retval"]
     del graph.node[:]
-    graph.node.extend(kept)
+    graph.node.extend(nodes)
 
     def build() -> Any:
         tensors = tensorflow.graph_util.import_graph_def(

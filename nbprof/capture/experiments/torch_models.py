@@ -25,6 +25,8 @@ class Compiled(Change):
         self._modules = {id(root.module) for root in observation.roots}
         # With the module itself, so that no other one gets its address.
         self._calls: dict[int, tuple[Any, Any]] = {}
+        # The compiler wraps some of them for good when it first runs.
+        self._methods = dict(vars(sys.modules["torch"].nn.Module))
 
     def apply(self, patches: Patches) -> None:  # noqa: D102
         compiled: set[int] = set()
@@ -60,6 +62,15 @@ class Compiled(Change):
             sys.modules["torch._dynamo"].reset()
         finally:
             sys.unraisablehook = report
+            self._put_back_methods()
+
+    def _put_back_methods(self) -> None:
+        module = sys.modules["torch"].nn.Module
+        for name, value in dict(vars(module)).items():
+            if name not in self._methods:
+                delattr(module, name)
+            elif value is not self._methods[name]:
+                setattr(module, name, self._methods[name])
 
 
 def _but_missing(

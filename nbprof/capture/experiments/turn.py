@@ -44,7 +44,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Timing:
-    """What a turn took.
+    """The times of a turn.
 
     Attributes
     ----------
@@ -135,19 +135,19 @@ def run(
         The program failed, or has too few steps.
     """
     started = time.perf_counter()
-    with program.kept() as kept:
-        assert kept.state is not None
+    with program.restored() as saved:
+        assert saved.state is not None
         if change is not None:
-            change.apply(kept.patches)
+            change.apply(saved.patches)
         if observation is not None:
-            observation.hook(kept.patches)
+            observation.hook(saved.patches)
         _reset_memory()
         watch = _run(program, options, plan)
         memory = _most_memory()
         if observation is not None:
-            observation.take(kept.state, program.namespace)
-    if kept.failed:
-        raise Refused(f"not everything could be restored: {'; '.join(kept.failed[:3])}.")
+            observation.take(saved.state, program.namespace)
+    if saved.failed:
+        raise Refused(f"not everything could be restored: {'; '.join(saved.failed[:3])}.")
     begun, ended = watch.began, watch.ended
     assert ended is not None
     warm = begun if watch.warm is None else watch.warm

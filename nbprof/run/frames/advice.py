@@ -208,7 +208,7 @@ class AdviceFrames(OverviewFrames, HostFrames):
             return self.predicted_advice
         from nbprof.analysis.advice import tried
 
-        return tried.stated(self.predicted_advice, self.tried)
+        return tried.with_results(self.predicted_advice, self.tried)
 
     @cached
     def predicted_advice(self) -> pd.DataFrame:

@@ -64,7 +64,7 @@ class Probe(Part):
 
 
 class Tried(Part):
-    """What experiments gave (`--try`): a sentence on what was not run, and the results."""
+    """Results of experiments (`--try`), and a sentence on those that were not run."""
 
     text: str
     table: Table

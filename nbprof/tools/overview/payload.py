@@ -131,7 +131,7 @@ _TRIED = (
 
 
 def _tried(run: Run) -> Tried | None:
-    """What experiments gave; None if none were run."""
+    """Results of experiments; None if none were run."""
     if run.capture is None or not run.capture.tried:
         return None
     frame = run.tried

@@ -162,7 +162,7 @@ def advice(overview: Overview) -> str:
 
 
 def tried(overview: Overview) -> str:
-    """What experiments gave."""
+    """Results of experiments."""
     if overview.tried is None:
         return ""
     text, table = overview.tried.text, overview.tried.table

@@ -226,7 +226,7 @@ def _findings(overview: Overview) -> list[str]:
 
 
 def _tried(overview: Overview) -> list[str]:
-    """What was tried and is recommended, and why the rest is not, a line each."""
+    """Results of experiments with their verdicts, a line each."""
     if overview.tried is None:
         return []
     text, table = overview.tried.text, overview.tried.table
