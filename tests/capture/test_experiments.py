@@ -8,6 +8,7 @@ import os
 import random
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -215,7 +216,9 @@ def test_a_compiled_model_is_measured_with_its_first_step():
     assert result.first_ms > result.baseline_ms
 
 
-def test_workers_of_a_slow_loader_are_recommended_and_ended(no_jax):
+def test_workers_of_a_slow_loader_are_recommended_and_ended(no_jax, monkeypatch):
+    monkeypatch.setattr(engine, "MOST_PAIRS", 12)
+    monkeypatch.setattr(engine, "_WINDOW_S", 0.1)
     loop = Torch(sleep=True)
     result = tried(loop.run, "loader_many_workers", 40, steps=40)
     assert (result.equal, result.recommended, result.why) == (True, True, engine.FASTER)
@@ -426,6 +429,21 @@ def test_requests_are_rules_and_experiments():
         ("foreach_optimizer", "optimizer_loop"),
     ]
     assert [each.name for each, _ in register.chosen("zero_grad", [], "torch")] == ["zero_grad"]
+
+
+def test_the_documentation_lists_every_experiment_with_its_rules():
+    page = (Path(__file__).parents[2] / "docs" / "capture.md").read_text()
+    for experiment in register.EXPERIMENTS:
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{experiment.name}` "))
+        assert row.endswith(f"| {', '.join(f'`{rule}`' for rule in experiment.rules)} |")
+
+
+def test_rules_of_experiments_exist():
+    from nbprof.analysis.advice.advice import rules
+
+    known = {rule.name for rule in rules()}
+    for experiment in register.EXPERIMENTS:
+        assert set(experiment.rules) <= known, experiment.name
 
 
 def test_a_turn_ends_after_its_steps():

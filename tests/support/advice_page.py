@@ -45,6 +45,8 @@ evidence in figures of this profile, the code for the change in the framework us
 - Of two findings that advise the same change, only one is shown.
 - After [`%%nbprof --probe input`](capture.md#a-probe-the-step-without-its-input), the gain of a finding on input is what the probe measured,
   the recorded step less the step with instant input, and not what was predicted; where that is less than {WORTH_PERCENT:g} % of the step, it is dropped.
+- After [`%%nbprof --try`](capture.md#trying-remedies), each finding also says what its remedy saved, with the 95 % interval, and whether it is
+  recommended.
 - Without steps there is no step time to compare a cost with; then only what the runtime itself reported is listed.
 - On an NPU, findings of [`p.ascend.rules`](numbers.md) at 5 % of the time or more are listed under their name with the prefix `npu_`;
   of the rules below, only PyTorch's that also hold there apply, with torch_npu names.

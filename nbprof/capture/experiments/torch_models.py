@@ -60,6 +60,8 @@ class Compiled(Change):
         sys.unraisablehook = _but_missing(report)
         try:
             sys.modules["torch._dynamo"].reset()
+            # By these `_not_compiled` sees whether the program has used the compiler.
+            sys.modules["torch._dynamo.utils"].counters.clear()
         finally:
             sys.unraisablehook = report
             self._put_back_methods()
