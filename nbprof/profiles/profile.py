@@ -91,7 +91,8 @@ class Profile:
         or more of them, while its own threads waited for a core for 10 % or more of the time in
         which they were ready to run); that counts as one more failure. `probe`, if present
         (`%%nbprof --probe input`), has `measured_ms` and `predicted_ms` of a step without its
-        input, and `text` and `detail`, which say how that was measured.
+        input, and `text` and `detail`, which say how that was measured. `tried`, if present
+        (`%%nbprof --try`), says why remedies were not tried.
 
         `unit`: what a row of `p.steps.frame` is, and so what "step" means in the names of figures:
         `kind` (step, iteration, call or recording), `how` (how it was found and how to choose

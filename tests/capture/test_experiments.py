@@ -407,7 +407,7 @@ def test_experiments_of_keras_and_tf_data_give_everything_back(keras, name, comp
 
 def test_a_map_that_runs_in_parallel_keeps_its_items_in_order():
     tf = pytest.importorskip("tensorflow")
-    from nbprof.capture.experiments.tf_data import _has_serial_map, _graph, _parallel
+    from nbprof.capture.experiments.tf_data import _graph, _has_serial_map, _parallel
 
     data = tf.data.Dataset.range(20).map(lambda x: x * 3).batch(4)
     parallel = _parallel(data)
@@ -439,9 +439,9 @@ def test_the_documentation_lists_every_experiment_with_its_rules():
 
 
 def test_rules_of_experiments_exist():
-    from nbprof.analysis.advice.advice import rules
+    from nbprof.analysis.advice.advice import every
 
-    known = {rule.name for rule in rules()}
+    known = {rule.name for rule in every()}
     for experiment in register.EXPERIMENTS:
         assert set(experiment.rules) <= known, experiment.name
 

@@ -50,8 +50,8 @@ def test_a_remedy_is_measured_and_shown_everywhere(kernel):
     assert kernel.ask("'Tried' in p.text()") == "True"
     assert (
         kernel.ask(
-            "p.advice.rule.isin(['map_serial']).any() == "
-            "p.advice.evidence.str.contains('Tried: parallel calls').any()"
+            "bool(p.advice.rule.isin(['map_serial']).any()) =="
+            " bool(p.advice.evidence.str.contains('Tried: parallel calls').any())"
         )
         == "True"
     )

@@ -209,8 +209,6 @@ class OverviewFrames(OpFrames, MemoryFrames, CodeFrames):
                 answer |= _with_contention(answer, text)
             if capture.probe:
                 answer["probe"] = dict(capture.probe)
-            if capture.tried.get("text"):
-                answer["tried"] = str(capture.tried["text"])
         answer["run_facts"] = facts(self.source, capture, answer, self.devices, self.hosts)
         return answer
 
