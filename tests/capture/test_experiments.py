@@ -453,3 +453,47 @@ def test_a_turn_ends_after_its_steps():
     )
     assert (timing.steps, len(loop.losses)) == (3, 4)
     assert 0 < timing.seconds < timing.total_s
+
+
+def test_a_decorated_function_tries_its_remedies(monkeypatch):
+    import nbprof
+
+    loop = Torch(zeros=True)
+    before = []
+
+    @nbprof.profile(save=False, try_="zero_grad", budget=200)
+    def train(steps):
+        loop.run(steps)
+        before.append(loop.state())
+        return steps
+
+    assert train(STEPS) == STEPS
+    # The list of states is one of the program's, too: it is as the recorded call left it.
+    assert len(before) == 1
+    assert loop.state() == before[0]
+    profile = train.profile.result
+    row = profile.tried.iloc[0]
+    assert (row["experiment"], row["pairs"]) == ("zero_grad", engine.LEAST_PAIRS), row["why"]
+    assert "gradients set to None" in profile.text()
+    assert "gradients set to None" in profile._repr_mimebundle_()[0]["text/html"]
+
+
+def test_a_block_and_a_generator_are_refused_before_they_run():
+    import nbprof
+
+    with pytest.raises(CaptureError, match="a block cannot"), nbprof.profile(try_="all"):
+        pass
+    with pytest.raises(CaptureError, match="neither a generator"):
+
+        @nbprof.profile(try_="all")
+        def items():
+            yield 1
+
+    for options, says in (
+        ({"try_": "magic"}, "no experiment"),
+        ({"try_": 3}, "not 3"),
+        ({"try_": "all", "budget": 0}, "above 0"),
+        ({"try_": "all", "budget": float("nan")}, "above 0"),
+    ):
+        with pytest.raises(CaptureError, match=says):
+            nbprof.profile(**options)
