@@ -216,14 +216,15 @@ def test_a_compiled_model_is_measured_with_its_first_step():
     assert result.first_ms > result.baseline_ms
 
 
-def test_workers_of_a_slow_loader_are_recommended_and_ended(no_jax, monkeypatch):
+def test_workers_of_a_slow_loader_are_faster_and_ended(no_jax, monkeypatch):
     monkeypatch.setattr(engine, "MOST_PAIRS", 12)
     monkeypatch.setattr(engine, "_WINDOW_S", 0.1)
     loop = Torch(sleep=True)
     result = tried(loop.run, "loader_many_workers", 40, steps=40)
-    assert (result.equal, result.recommended, result.why) == (True, True, engine.FASTER)
-    assert result.gain_low_ms > 0
-    assert result.pays_after >= 0
+    assert result.equal is True, result
+    # Of steps that mostly sleep, so that other processes do not decide it.
+    assert result.gain_ms > 0
+    assert result.recommended is (result.why == engine.FASTER)
     assert multiprocessing.active_children() == []
 
 
@@ -322,8 +323,8 @@ def test_a_function_of_jax_is_compiled_where_anyone_calls_it():
     run()
     before, code = np.asarray(held[0]), update.__code__
     result = tried(run, "jax_jit", steps=0, units=6)
-    assert (result.equal, result.recommended) == (True, True), result
-    assert result.gain_ms < result.baseline_ms * 1.5
+    assert (result.equal, result.pairs) == (True, engine.LEAST_PAIRS), result
+    assert result.gain_ms > 0
     assert update.__code__ is code
     assert np.array_equal(np.asarray(held[0]), before)
     assert sys.getprofile() is None
@@ -402,7 +403,29 @@ def test_experiments_of_keras_and_tf_data_give_everything_back(keras, name, comp
         return
     assert (result.pairs, result.equal) == (engine.LEAST_PAIRS, True), result
     if name == "tf_data_parallel_map":
-        assert result.recommended, result
+        assert result.gain_ms > 0, result
+
+
+def test_a_loop_of_tensorflow_is_compared_by_its_variables(keras):
+    import tensorflow as tf
+
+    import nbprof
+
+    weight = tf.Variable([[1.0]] * 4)
+    data = slow_pipeline()
+
+    def run():
+        for x, y in nbprof.steps(data):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((x @ weight - y) ** 2)
+            weight.assign_sub(0.01 * tape.gradient(loss, weight))
+
+    run()
+    before = weight.numpy()
+    result = tried(run, "tf_data_parallel_map", steps=24)
+    assert result.equal is True, result
+    assert result.gain_ms > 0
+    assert np.array_equal(weight.numpy(), before)
 
 
 def test_a_map_that_runs_in_parallel_keeps_its_items_in_order():

@@ -275,8 +275,9 @@ class Engine:
         steps = np.array([timing.steps for timing in timings])
         if not self._steps:
             steps = np.full(len(timings), self._units)
-        milliseconds = np.array([1000 * timing.seconds for timing in timings], np.float64)
-        return np.divide(milliseconds, steps)
+        milliseconds = np.array([1000 * timing.seconds for timing in timings])
+        per_step: NDArray[np.float64] = milliseconds / steps
+        return per_step
 
 
 def _judged(

@@ -272,6 +272,9 @@ class Observation:
         """Take the results that the program left in its variables and containers."""
         self.namespace = namespace
         self.seen = state.visited()
+        if not self.values:
+            for value in filter(_is_variable, self.seen):
+                self._left("variable", value)
         for name in sorted(everything(namespace)):
             self._left(name, namespace[name])
         for container in self.seen:
@@ -343,6 +346,15 @@ def _leaves(value: Any, depth: int) -> Iterator[Any]:
     if depth:
         for part in parts[:MOST_VALUES]:
             yield from _leaves(part, depth - 1)
+
+
+def _is_variable(value: Any) -> bool:
+    """Return whether it is a variable of TensorFlow or Keras, which a loop of one's own trains."""
+    for name in ("tensorflow", "keras"):
+        kind = getattr(sys.modules.get(name), "Variable", None)
+        if isinstance(kind, type) and isinstance(value, kind):
+            return True
+    return False
 
 
 def _has_array(value: Any) -> bool:
