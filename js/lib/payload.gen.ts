@@ -279,7 +279,7 @@ export interface CheckResult {
   view: TabId;
 }
 
-/** What experiments gave (`--try`): a sentence on what was not run, and the results. See nbprof.tools.overview.parts. */
+/** Results of experiments (`--try`), and a sentence on those that were not run. See nbprof.tools.overview.parts. */
 export interface Tried {
   text: string;
   table: Table;
