@@ -92,11 +92,6 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
         return decorate(function, self._options, self._try or "", self._budget)
 
     def __enter__(self) -> profile:
-        if self._try:
-            raise CaptureError(
-                "try_ runs the program again, which a block cannot: put it into a function that"
-                " @nbprof.profile(try_=...) decorates, or use %%nbprof --try in a notebook"
-            )
         self._begin(stacklevel=3)
         return self
 
@@ -109,6 +104,11 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
         self._finish(error, stacklevel=3)
 
     def _begin(self, *, stacklevel: int) -> None:
+        if self._try:
+            raise CaptureError(
+                "try_ runs the program again, which a block cannot: put it into a function that"
+                " @nbprof.profile(try_=...) decorates, or use %%nbprof --try in a notebook"
+            )
         from nbprof.capture.session import Session
 
         self._reason = "the block has not ended yet"

@@ -506,6 +506,8 @@ def test_a_block_and_a_generator_are_refused_before_they_run():
 
     with pytest.raises(CaptureError, match="a block cannot"), nbprof.profile(try_="all"):
         pass
+    with pytest.raises(CaptureError, match="a block cannot"):
+        nbprof.start(try_="all")
     with pytest.raises(CaptureError, match="neither a generator"):
 
         @nbprof.profile(try_="all")
