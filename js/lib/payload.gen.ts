@@ -139,6 +139,7 @@ export interface Overview {
   top_ops_where: "device" | "host";
   run: [string, string][];
   checks: CheckResult[];
+  tried?: Tried;
   plain?: boolean;
   only?: "advice";
 }
@@ -291,6 +292,13 @@ export interface CheckResult {
   level: "high" | "moderate" | "no" | "unknown";
   statement: string;
   view: TabId;
+}
+
+/** Results of experiments (`--try`), and a sentence on those that were not run. See nbprof.tools.overview.parts. */
+export interface Tried {
+  text: string;
+  table: Table;
+  code: FixLine[];
 }
 
 /** Times by step and category; a category that was not recorded is absent. See nbprof.tools.steps.parts. */

@@ -377,6 +377,26 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
       bare: null,
       contention: "",
       probe: null,
+      tried: {
+        text: HOSTILE,
+        table: makeTable(
+          [
+            ["title", "Change", "text"],
+            ["gain_ms", "Gain ms", "number", 2],
+            ["pays_after", "Pays after", "number", 0],
+            ["recommended", "Recommended", "bool"],
+            ["why", "Why", "text"],
+          ],
+          {
+            title: ["DataLoader with 2 persistent workers", HOSTILE],
+            gain_ms: Float64Array.from([2.6, Number.NaN]),
+            pays_after: Float64Array.from([9, Number.NaN]),
+            recommended: Float64Array.from([1, 0]),
+            why: ["it is faster, and the results are equal", HOSTILE],
+          },
+        ),
+        code: [{ kind: "added", text: HOSTILE }],
+      },
       code: null,
       ranges: null,
       top_ops: makeTable(

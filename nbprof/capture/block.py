@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from nbprof.capture.experiments.requests import BUDGET_S, check_try
 from nbprof.capture.options import ALL, Options, options_of, signature
 from nbprof.capture.shield import Shield
 from nbprof.core import remedies
@@ -42,7 +44,9 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
     ----------
     **options
         The fields of `nbprof.capture.options.Options`, which are the options of ``%%nbprof``;
-        ``steps`` may also be a string, ``"10:20"``.
+        ``steps`` may also be a string, ``"10:20"``. For functions, ``try_`` is a rule of the advice
+        or an experiment whose change is tried on the first call and on each later one, ``"all"``
+        those of all findings, within ``budget`` seconds (60).
 
     Raises
     ------
@@ -74,14 +78,20 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
         return cls(**options)(function)
 
     def __init__(self, **options: Any) -> None:
+        self._try = options.pop("try_", "")
+        if self._try is True:
+            self._try = "all"
+        self._budget = options.pop("budget", BUDGET_S)
+        check_try(self._try or "", self._budget)
         self._options = options_of(options)
         self._session: Session | None = None
         self._reason = "the block has not run yet"
         self.result: Profile | None = None
+        self.recording: Recording | None = None
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Record each call of `function`."""
-        return decorate(function, self._options)
+        return decorate(function, self._options, self._try or "", self._budget)
 
     def __enter__(self) -> profile:
         self._begin(stacklevel=3)
@@ -96,6 +106,11 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
         self._finish(error, stacklevel=3)
 
     def _begin(self, *, stacklevel: int) -> None:
+        if self._try:
+            raise CaptureError(
+                "try_ runs the program again, which a block cannot: put it into a function that"
+                " @nbprof.profile(try_=...) decorates, or use %%nbprof --try in a notebook"
+            )
         from nbprof.capture.session import Session
 
         self._reason = "the block has not ended yet"
@@ -135,6 +150,7 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
             self._give_up(session.failure, stacklevel + 1)
             return
         if recording is not None:
+            self.recording = recording
             self._read(recording, stacklevel + 1)
         if later is not None:
             # The one that began later is the last one.
@@ -263,12 +279,14 @@ _busy_in = 0
 class Calls:
     """Records the calls of one function, one at a time."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, requested: str, budget: float) -> None:
         self._options = options
+        self._requested = requested
+        self._budget = budget
         self.wrapper: Any = None
 
     @contextmanager
-    def call(self) -> Iterator[None]:
+    def call(self) -> Iterator[profile | None]:
         """Record the block, or let it be part of a recording that is running already."""
         __tracebackhide__ = True
         from nbprof.capture.session import active
@@ -279,14 +297,14 @@ class Calls:
             if free:
                 _busy_in = os.getpid()
         if not free:
-            yield
+            yield None
             return
         try:
             block = profile()
             block._options = self._options
             block._begin(stacklevel=5)
             try:
-                yield
+                yield block
             except BaseException as error:
                 # A generator that is closed has done what was asked of it.
                 block._finish(None if isinstance(error, GeneratorExit) else error, stacklevel=5)
@@ -298,8 +316,35 @@ class Calls:
         finally:
             _busy_in = 0
 
+    def experiment(
+        self,
+        block: profile,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        """Run the experiments of the findings on a call, and store the results with its run."""
+        if block.result is None or block.recording is None:
+            return
+        from nbprof.capture.experiments import engine, program
 
-def decorate(function: Callable[..., Any], options: Options) -> Callable[..., Any]:
+        block.recording.info.tried = engine.try_remedies(
+            lambda: program.of_call(function, args, kwargs),
+            block.result,
+            self._options,
+            self._requested,
+            self._budget,
+        )
+        with contextlib.suppress(OSError):
+            block.recording.write()
+
+
+def decorate(
+    function: Callable[..., Any],
+    options: Options,
+    requested: str = "",
+    budget: float = BUDGET_S,
+) -> Callable[..., Any]:
     """Record each call of a function, which remains a generator or asynchronous if it was.
 
     A generator is recorded from its first item to its end, including what its consumer does in
@@ -313,7 +358,17 @@ def decorate(function: Callable[..., Any], options: Options) -> Callable[..., An
     # Not `callable`: mypy takes it for always true here.
     if isinstance(function, type) or not hasattr(function, "__call__"):  # noqa: B004
         raise CaptureError(f"@nbprof.profile decorates a function, not {function!r}")
-    calls = Calls(options)
+    plain = not (
+        inspect.isasyncgenfunction(function)
+        or inspect.isgeneratorfunction(function)
+        or inspect.iscoroutinefunction(function)
+    )
+    if requested and not plain:
+        raise CaptureError(
+            "try_ calls the function again, which has to be an ordinary one: neither a generator"
+            " nor asynchronous"
+        )
+    calls = Calls(options, requested, budget)
     wrapper: Any
     if inspect.isasyncgenfunction(function):
 
@@ -359,8 +414,11 @@ def decorate(function: Callable[..., Any], options: Options) -> Callable[..., An
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
-            with calls.call():
-                return function(*args, **kwargs)
+            with calls.call() as block:
+                result = function(*args, **kwargs)
+            if requested and block is not None:
+                calls.experiment(block, function, args, kwargs)
+            return result
 
     calls.wrapper = wrapper
     wrapper.profile = None

@@ -60,6 +60,8 @@ class Option:
     choices : tuple of str
     default : str
         The default in words, where the value does not say it.
+    alone : str
+        The value of the flag without one; empty where it needs one.
     undo : str
         A typed value that selects the default, to override a default option; of a bool, ``--no-…``
         does.
@@ -80,6 +82,7 @@ class Option:
     type: Callable[[str], Any] = str
     choices: tuple[str, ...] = ()
     default: str = ""
+    alone: str = ""
     undo: str = ""
     negative: str = ""
     more: str = ""
@@ -150,6 +153,9 @@ def _add(parser: argparse.ArgumentParser, each: Declared) -> None:
     if not each.is_flag:
         choices = each.option.choices or None
         read = _reader(each)
+        optional: dict[str, Any] = {}
+        if each.option.alone:
+            optional = {"nargs": "?", "const": each.option.alone}
         parser.add_argument(
             *names,
             dest=each.name,
@@ -158,6 +164,7 @@ def _add(parser: argparse.ArgumentParser, each: Declared) -> None:
             default=each.value,
             choices=choices,
             help=each.help,
+            **optional,
         )
         return
     parser.add_argument(

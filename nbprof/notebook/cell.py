@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
+from nbprof.capture.experiments.requests import check_try
 from nbprof.capture.option_field import Setting, documented, option
 from nbprof.capture.shield import Shield, shielded
 from nbprof.core.errors import CaptureError, NbprofError
@@ -96,6 +97,25 @@ class Show:
         "also run it again if something it changes cannot be restored",
         flag="--probe-in-place",
     )
+    try_: str = option(
+        "",
+        "try the remedies of the findings on the cell, and measure what they save",
+        flag="--try",
+        metavar="RULE",
+        alone="all",
+        more=(
+            "the cell runs again in turns with a change and without, and everything is restored;"
+            " without a value all findings that have an experiment; also in Python; see"
+            " [Trying remedies](#trying-remedies)"
+        ),
+    )
+    budget: float = option(
+        60.0,
+        "seconds that `--try` may take",
+        metavar="SECONDS",
+        type=float,
+        default="60",
+    )
     redact: bool = option(
         False,
         "show pseudonyms instead of names; numbers are kept",
@@ -112,6 +132,7 @@ class Show:
             raise CaptureError(f"unknown view {unknown[0]!r}; the views are {', '.join(views)}")
         if self.height is not None and self.height <= 0:
             raise CaptureError(f"--height takes a number of pixels above 0, not {self.height}")
+        check_try(self.try_, self.budget)
         if self.events is not None and self.events < 0:
             raise CaptureError(f"--events takes a number of 0 or more, not {self.events}")
 
@@ -331,6 +352,9 @@ class Cell:
             if self._show.probe:
                 with self._shield.opened():
                     self._probe(recording, profile)
+            if self._show.try_:
+                with self._shield.opened():
+                    self._try(recording, profile)
             if not self._show.quiet:
                 self.present(profile)
         except KeyboardInterrupt:
@@ -348,15 +372,35 @@ class Cell:
         from nbprof.notebook.probe import probe
 
         self._stage("running the cell again without its input")
-        # Of `%%nbprof` it is the complete cell, of `%nbprof` the statement after the options.
-        source = self._source
-        if source.startswith("%%nbprof"):
-            source = source.partition("\n")[2]
         recording.info.probe = probe(
-            self._shell, self._options, source, profile, in_place=self._show.in_place
+            self._shell, self._options, self._code, profile, in_place=self._show.in_place
         )
         with contextlib.suppress(OSError):
             recording.write()
+
+    def _try(self, recording: Recording, profile: Profile) -> None:
+        """Run the experiments of the findings, and store the results with the run."""
+        from nbprof.capture.experiments import engine, program
+
+        recording.info.tried = engine.try_remedies(
+            lambda: program.of_cell(self._shell, self._code),
+            profile,
+            self._options,
+            self._show.try_,
+            self._show.budget,
+            self._stage,
+        )
+        with contextlib.suppress(OSError):
+            recording.write()
+
+    @property
+    def _code(self) -> str:
+        """The code to run again: of `%%nbprof` it is the complete cell, of `%nbprof` the statement
+        after the options.
+        """
+        if self._source.startswith("%%nbprof"):
+            return self._source.partition("\n")[2]
+        return self._source
 
     def present(self, profile: Profile) -> None:
         """Show the dashboard, or the comparison of `--against`."""

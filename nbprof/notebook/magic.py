@@ -390,6 +390,8 @@ def _check_defaults(words: Sequence[str]) -> None:
         )
     if options.probe or options.in_place:
         raise UsageError("%nbprof defaults: --probe runs a cell twice, so it cannot be a default")
+    if options.try_:
+        raise UsageError("%nbprof defaults: --try runs a cell again, so it cannot be a default")
 
 
 def _error(result: Any) -> BaseException | None:

@@ -172,13 +172,20 @@ def words_of(text: str) -> list[str]:
 def split(line: str) -> tuple[list[str], str]:
     """Return the options at the beginning of a line, and the code after them as it was written."""
     takes_value: set[str] = set()
+    may_take_value: set[str] = set()
     for action in parser()._actions:
         if action.nargs is None:
             takes_value.update(action.option_strings)
+        elif action.nargs == "?":
+            may_take_value.update(action.option_strings)
     words: list[str] = []
     rest = line.strip()
     while rest.startswith("-"):
-        count = 2 if rest.split(None, 1)[0] in takes_value else 1
+        count = 1
+        flag, *following = rest.split(None, 2)
+        named = bool(following) and re.fullmatch("[a-z0-9_]+", following[0]) is not None
+        if flag in takes_value or (flag in may_take_value and named):
+            count = 2
         match = re.match(rf"""((?:"[^"]*"|'[^']*'|\S)+\s*){{1,{count}}}""", rest)
         if match is None:
             break

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from nbprof.capture.experiments.program import Program, Refused, Unrestorable, of_cell
 from nbprof.capture.probe.inputs import Inputs
-from nbprof.capture.probe.reads import names_in, names_read
-from nbprof.capture.probe.state import State, everything
-from nbprof.capture.shield import shielded
+from nbprof.capture.probe.state import everything
 from nbprof.core.errors import CaptureError, NbprofError
 from nbprof.display import wording
 
@@ -129,37 +124,31 @@ def _predicted(run: Run) -> tuple[float | None, str]:
 def _second_run(
     shell: Any, options: Options, source: str, profile: Profile, *, in_place: bool
 ) -> _SecondRun:
-    tree, run = _compiled(shell, source)
+    try:
+        program = of_cell(shell, source)
+    except Refused as reason:
+        raise _NoProbe(str(reason)) from None
     capture = profile.run.capture
     if capture is not None and capture.cell_failed:
         raise _NoProbe("the cell did not finish.")
-    namespace = shell.user_ns
-
-    def inner(name: str) -> set[str]:
-        code = getattr(namespace.get(name), "__code__", None)
-        if code is None or getattr(namespace[name], "__globals__", None) is not namespace:
-            return set()
-        return names_in(code)
-
-    state = None
+    inputs = Inputs(
+        max(capture.cell_s if capture is not None else 0.0, 1.0),
+        lambda value: _name_of(program.namespace, value),
+    )
     try:
-        state = State(namespace, names_read(tree, inner))
-        _check(state, in_place=in_place)
-        inputs = Inputs(
-            max(capture.cell_s if capture is not None else 0.0, 1.0),
-            lambda value: _name_of(namespace, value),
-        )
-        again = _record(options, source, namespace, inputs, run)
-    finally:
-        with shielded():
-            failed = state.restore() if state is not None else []
+        with program.restored(in_place=in_place) as saved:
+            again = _record(options, program, inputs)
+    except Unrestorable as reason:
+        raise _NoProbe(f"{reason} {_AGAIN}; --probe-in-place runs it anyway.") from None
+    except Refused as reason:
+        raise _NoProbe(f"{reason} {_AGAIN}.") from None
     recorded = wording.real(profile.run.steps_summary.set_index("category")["mean_ms"].get("input"))
     measured, used = _measured(again.run, inputs, recorded or 0.0)
     notes = ["Its output is not shown."]
-    if state.uncopied or failed:
+    if saved.uncopied or saved.failed:
         notes.append(
-            f"What it changed stays changed in {', '.join(state.uncopied + failed)}; everything"
-            " else was restored."
+            f"What it changed stays changed in {', '.join(saved.uncopied + saved.failed)};"
+            " everything else was restored."
         )
     else:
         notes.append(
@@ -171,53 +160,27 @@ def _second_run(
     return _SecondRun(measured, used, list(inputs.replaced), notes)
 
 
-def _compiled(shell: Any, source: str) -> tuple[ast.Module, Any]:
-    text = shell.transform_cell(source)
-    name = shell.compile.cache(text, shell.execution_count, raw_code=source)
-    try:
-        tree = shell.transform_ast(shell.compile.ast_parse(text, filename=name))
-        code = shell.compile(tree, name, "exec")
-    except SyntaxError:
-        raise _NoProbe("a cell with a top-level await cannot be run again.") from None
-
-    def run() -> None:
-        exec(code, shell.user_ns)  # noqa: S102 - running the user's cell is the task
-
-    return tree, run
-
-
-def _check(state: State, *, in_place: bool) -> None:
-    if state.consumed:
-        raise _NoProbe(
-            f"the first run has used up {', '.join(state.consumed)}. Make the iterator in the cell"
-            f" itself. {_AGAIN}."
-        )
-    if state.uncopied and not in_place:
-        raise _NoProbe(
-            f"{', '.join(state.uncopied[:5])} could not be restored after a second run. {_AGAIN};"
-            " --probe-in-place runs it anyway."
-        )
-
-
-def _record(
-    options: Options, source: str, namespace: dict[str, Any], inputs: Inputs, run: Any
-) -> Profile:
+def _record(options: Options, program: Program, inputs: Inputs) -> Profile:
     """The second recording, read."""
     from nbprof.capture.session import Session
     from nbprof.profiles.load import last, open_recording, set_last
 
-    session = Session(replace(options, save=False, logdir=None), source=source, namespace=namespace)
+    session = Session(
+        replace(options, save=False, logdir=None),
+        source=program.source,
+        namespace=program.namespace,
+    )
     # It does not count among the runs.
     session.windows.label = "probe"
     inputs.step = lambda: session.clock.seen + 1
     failure: BaseException | None = None
-    with inputs, _unseen():
+    with inputs, program.hidden():
         try:
             session.start()
         except CaptureError as error:
             raise _NoProbe(f"{error}. {_AGAIN}.") from None
         try:
-            run()
+            program.run()
         except BaseException as error:
             failure = error
         finally:
@@ -283,21 +246,3 @@ def _measured(run: Run, inputs: Inputs, recorded: float) -> tuple[float, str]:
 
 def _name_of(namespace: dict[str, Any], value: Any) -> str:
     return next((name for name in sorted(everything(namespace)) if namespace[name] is value), "")
-
-
-@contextmanager
-def _unseen() -> Iterator[None]:
-    """Hide output, displays and plots of a run."""
-    from IPython.utils.capture import capture_output
-
-    plots = sys.modules.get("matplotlib.pyplot")
-    before = set(plots.get_fignums()) if plots is not None else set()
-    try:
-        with capture_output():
-            yield
-    finally:
-        plots = sys.modules.get("matplotlib.pyplot")
-        if plots is not None:
-            with suppress(Exception):
-                for number in set(plots.get_fignums()) - before:
-                    plots.close(number)

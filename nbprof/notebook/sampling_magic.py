@@ -18,7 +18,7 @@ from nbprof.notebook.options_line import Help, Parser, saved, show_of, standing,
 
 _SHARED = ("logdir", "save", "views", "height", "events", "redact")
 """Default options of ``%%nbprof`` that apply here, too."""
-_OF_CELLS = ("against", "probe", "in_place")
+_OF_CELLS = ("against", "probe", "in_place", "try_", "budget")
 """Options for showing a cell that a sample lacks."""
 
 

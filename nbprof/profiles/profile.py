@@ -91,7 +91,8 @@ class Profile:
         or more of them, while its own threads waited for a core for 10 % or more of the time in
         which they were ready to run); that counts as one more failure. `probe`, if present
         (`%%nbprof --probe input`), has `measured_ms` and `predicted_ms` of a step without its
-        input, and `text` and `detail`, which say how that was measured.
+        input, and `text` and `detail`, which say how that was measured. `tried`, if present
+        (`%%nbprof --try`), says why remedies were not tried.
 
         `unit`: what a row of `p.steps.frame` is, and so what "step" means in the names of figures:
         `kind` (step, iteration, call or recording), `how` (how it was found and how to choose
@@ -283,6 +284,22 @@ class Profile:
         from nbprof.tools.overview.accessor import Advice
 
         return Advice.of(self.run.advice, self)
+
+    @property
+    def tried(self) -> pd.DataFrame:
+        """Results of the experiments of `--try`, one row per change.
+
+        The program ran in turns with the change and without, from the same state and without a
+        profiler; `pairs` is the number of turns of each. `gain_ms` is the median of the differences
+        of a step (Hodges and Lehmann), `gain_low_ms` and `gain_high_ms` its 95 % interval
+        (Wilcoxon's signed ranks). `equal` compares the losses and outputs of the first steps by
+        their largest relative `difference`; equal is what reordered sums explain (1.2e-5 in
+        float32) plus three times the `spread` of two unchanged runs. `recommended` are changes with
+        equal results that surely save 1 % of a step or more; `why` gives the reason. `first_ms` is
+        the added time of the first steps, and `pays_after` the steps that make up for it. Figures
+        that were not measured are missing.
+        """
+        return self.run.tried.copy()
 
     @property
     def hosts(self) -> list[str]:

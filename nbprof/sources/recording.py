@@ -86,6 +86,9 @@ class CaptureInfo:
         What a second run without input gave (``--probe``): the sentences `text` and `detail`, and
         `measured_ms` and `predicted_ms` of a step, which may be None, and whether other processes
         `slowed` it; empty where there was none.
+    tried : dict
+        What experiments gave (``--try``): `text`, a sentence, and `rows`, the rows of `p.tried` as
+        `nbprof.capture.experiments.engine.Tried` has them; empty where there were none.
     cells : dict
         Execution counts of the notebook's cells, by the stems of the files that stand for them in
         Python calls.
@@ -141,6 +144,7 @@ class CaptureInfo:
     warnings: list[Note] = field(default_factory=list)
     contention: dict[str, float] = field(default_factory=dict)
     probe: dict[str, Any] = field(default_factory=dict)
+    tried: dict[str, Any] = field(default_factory=dict)
     cells: dict[str, int] = field(default_factory=dict)
     lines: dict[str, Any] = field(default_factory=dict)
     loops: dict[str, Any] = field(default_factory=dict)
@@ -213,6 +217,7 @@ class CaptureInfo:
         contention = _of_kind(fit.get("contention", {}), (int, float))
         fit["contention"] = {k: float(v) for k, v in contention.items() if math.isfinite(v)}
         fit["probe"] = _probe(fit.get("probe", {}))
+        fit["tried"] = _tried(fit.get("tried", {}))
         fit["cells"] = _of_kind(fit.get("cells", {}), int)
         fit["boundaries"] = list(filter(_is_boundary, fit.get("boundaries", [])))
         for key in ("machine", "settings"):
@@ -293,6 +298,13 @@ def _probe(values: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(probe[name], kind):
             return {}
     return probe
+
+
+def _tried(values: dict[str, Any]) -> dict[str, Any]:
+    text, rows = values.get("text"), values.get("rows")
+    if not isinstance(text, str) or not isinstance(rows, list):
+        return {}
+    return {"text": text, "rows": [row for row in rows if isinstance(row, dict)]}
 
 
 _OF_BOUNDARY: dict[str, Any] = {"before": int, "kind": str, "batches": int, "ms": (int, float)}

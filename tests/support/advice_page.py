@@ -51,6 +51,8 @@ evidence in figures of this profile, the code for the change in the framework us
 - Of two findings that advise the same change, only one is shown.
 - After [`%%nbprof --probe input`](capture.md#a-probe-the-step-without-its-input), the gain of a finding on input is what the probe measured,
   the recorded step less the step with instant input, and not what was predicted; where that is less than {WORTH_PERCENT:g} % of the step, it is dropped.
+- After [`%%nbprof --try`](capture.md#trying-remedies), each finding also says what its remedy saved, with the 95 % interval, and whether it is
+  recommended.
 - Without steps there is no step time to compare a cost with; then only what the runtime itself reported is listed.
 - On an NPU, findings of [`p.ascend.rules`](numbers.md) at 5 % of the time or more are listed under their name with the prefix `npu_`;
   of the rules below, only PyTorch's that also hold there apply, with torch_npu names.
@@ -60,6 +62,22 @@ How sure a finding is: *measured* (its cost is the time of recorded events), *es
 or *inferred* (what causes the time was not recorded). *Wrong if* is the experiment that would refute it.
 
 *nbprof's threshold* means that the source names the cost but gives no number.
+
+What [`--try`](capture.md#trying-remedies) proves was compared with predictions and with programs in which the problem is mended (ms per step;
+`benchmarks/diagnosis/proven.py`, 60 s each, two cores that other programs used as well, so all times scatter). In six programs without a problem,
+with all experiments of their framework, nothing was recommended that is slower or not equal.
+
+| Program | Rule | Predicted | Proven, 95 % interval | Mended |
+|---|---|---|---|---|
+| torch/slow items in the process | `loader_in_process` | 54.7 | 74.2 [57.2, 97.1] | 73.2 |
+| torch/one worker | `loader_workers` | 102.6 | 31.6 [23.0, 51.6] | 30.1 |
+| torch/loop over parameters | `optimizer_loop` | 52.9 | 18.1 [15.2, 21.3] | 16.3 |
+| keras/serial map | `map_serial` | 15.7 | 28.4 [16.7, 39.5] | 22.5 |
+| keras/slow storage | `map_serial` | 11.8 | 17.7 [12.5, 21.8] | 15.4 |
+| keras/no prefetch | `map_serial` | 9.4 | 6.4 [3.4, 10.2] | 8.0 |
+| keras/run_eagerly | `eager` | – | 89.1 [79.2, 96.5] | 71.9 |
+| tensorflow/slow input of a custom loop | `map_serial` | 14.6 | 13.4 [11.6, 16.7] | 16.8 |
+| jax/no jit | `jit` | 3.3 | 33.3 [9.7, 50.9] | 10.0 |
 
 | Rule | Applies to | What is checked | Threshold | Source | Certainty | Gain | Wrong if | Done already if |
 |---|---|---|---|---|---|---|---|---|

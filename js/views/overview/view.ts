@@ -17,6 +17,7 @@ import { stepChart } from "../stepchart.js";
 import { breakdown, leftOutNote, rangeText, selectedRows, stepCount } from "../stepstats.js";
 import { codeSection } from "./code.js";
 import { rangesSection } from "./ranges.js";
+import { triedSection } from "./tried.js";
 
 const LEVELS = { high: 3, medium: 2, low: 1, none: 0 } as const;
 const LEVEL = { high: "High", moderate: "Some", no: "No", unknown: "–" } as const;
@@ -123,6 +124,7 @@ function nextSteps(overview: Overview, context: ViewContext): HTMLElement {
     some
       ? h("ul.recs", ...overview.advice.map((advice) => adviceCard(advice, context, !overview.only)))
       : h("p.dim", overview.no_advice),
+    overview.tried && triedSection(overview.tried),
     checked(overview, context),
   );
 }

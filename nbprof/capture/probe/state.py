@@ -73,7 +73,7 @@ _LEAVES = (
 )
 _OF_IPYTHON = {"In", "Out", "exit", "get_ipython", "quit"}
 _BUILTIN_NEW = type(object.__new__)
-_INSTALLED = tuple(
+INSTALLED = tuple(
     filter(None, map(sysconfig.get_paths().get, ("stdlib", "platstdlib", "purelib", "platlib")))
 )
 
@@ -124,6 +124,10 @@ class State:
         except BaseException:
             self.restore()
             raise
+
+    def visited(self) -> list[Any]:
+        """The objects whose state is saved, in the order in which they were found."""
+        return list(self._seen.values())
 
     def restore(self) -> list[str]:
         """Restore everything; returns the errors."""
@@ -578,7 +582,7 @@ def own_module(name: str | None) -> bool:
     if name == "__main__":
         return True
     file = getattr(sys.modules.get(name or ""), "__file__", None) or ""
-    if not file or file.startswith(_INSTALLED):
+    if not file or file.startswith(INSTALLED):
         return False
     return str(name).partition(".")[0] not in _LIBRARIES
 

@@ -263,8 +263,27 @@ class AdviceFrames(OverviewFrames, HostFrames):
         return _largest(findings[~findings["rule"].isin(_BETWEEN_HOSTS)], self._between_hosts)
 
     @cached
+    def tried(self) -> pd.DataFrame:
+        """One row per experiment (`--try`)."""
+        from nbprof.analysis.advice import tried
+
+        rows = []
+        if self.capture is not None:
+            rows = self.capture.tried.get("rows", [])
+        return tried.frame(rows)
+
+    @property
     def advice(self) -> pd.DataFrame:
-        """Findings with evidence and fix, largest gain first."""
+        """Findings with evidence and fix, largest gain first, and what experiments gave."""
+        if self.capture is None or not self.capture.tried:
+            return self.predicted_advice
+        from nbprof.analysis.advice import tried
+
+        return tried.with_results(self.predicted_advice, self.tried)
+
+    @cached
+    def predicted_advice(self) -> pd.DataFrame:
+        """Findings with evidence and fix, largest gain first, before any experiment."""
         capture = self.capture
         if (
             capture is not None

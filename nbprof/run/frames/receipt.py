@@ -70,7 +70,10 @@ class ReceiptFrames(AdviceFrames):
         """The answer: what bounds the step, and the figures that prove it."""
         warnings = sum(note.level == "warning" for note in self.receipt.lines)
         text = f"{warnings}, see the receipt below" if warnings else "none"
-        return {**self.answer, "run_facts": [*self.answer["run_facts"], ("Warnings", text)]}
+        answer = {**self.answer, "run_facts": [*self.answer["run_facts"], ("Warnings", text)]}
+        if self.capture is not None and self.capture.tried.get("text"):
+            answer["tried"] = str(self.capture.tried["text"])
+        return answer
 
     @cached
     def receipt(self) -> Receipt:

@@ -80,6 +80,15 @@ class Probe(Part):
     detail: str
 
 
+class Tried(Part):
+    """Results of experiments (`--try`), and a sentence on those that were not run."""
+
+    text: str
+    table: Table
+    code: list[FixLine]
+    """The changes that are recommended."""
+
+
 class CodeCell(Part):
     """A cell of the notebook: its lines with their times."""
 
@@ -152,6 +161,7 @@ class Overview(Tab):
     run: list[tuple[str, str]]
     """What the run ran on, as label and value."""
     checks: list[CheckResult]
+    tried: Tried | None = None
     plain: bool = False
     """No known framework wrote the trace: what follows from steps and ops is left out."""
     only: Literal["advice"] | None = None

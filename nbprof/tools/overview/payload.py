@@ -12,6 +12,7 @@ from nbprof.analysis.verdict import COVERED, covered_by_steps
 from nbprof.core.guard import guarded
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY
+from nbprof.display.markup import FixLine
 from nbprof.formats.register import by_name
 from nbprof.schema import frames
 from nbprof.tools import register
@@ -42,6 +43,7 @@ from nbprof.tools.overview.parts import (
     Overview,
     Probe,
     TraceTarget,
+    Tried,
 )
 from nbprof.tools.parts import Evidence, Figure, Table, Verdict, no_table
 from nbprof.tools.tables import floats, hidden, longest, table
@@ -72,6 +74,7 @@ def payload(run: Run) -> Overview:
         checks=_checks(run, run.answer.get("checks")),
         run=facts,
         plain=plain(run),
+        tried=_tried(run),
         code=ask(lines.payload, run, otherwise=None, part="The table of lines of code"),
         ranges=ask(ranges.payload, run, otherwise=None, part="The table of ranges"),
     )
@@ -114,6 +117,33 @@ def _findings(run: Run) -> tuple[list[Advice], str]:
     if not advice:
         return [], _no_advice(run)
     return advice, ""
+
+
+_TRIED = (
+    "title",
+    "baseline_ms",
+    "gain_ms",
+    "gain_low_ms",
+    "gain_high_ms",
+    "first_ms",
+    "pays_after",
+    "difference",
+    "recommended",
+    "why",
+)
+
+
+def _tried(run: Run) -> Tried | None:
+    """Results of experiments; None if none were run."""
+    if run.capture is None or not run.capture.tried:
+        return None
+    frame = run.tried
+    code: list[FixLine] = []
+    for text in frame.loc[frame["recommended"], "code"]:
+        code += fix_lines(text)
+    return Tried(
+        text=str(run.capture.tried["text"]), table=table(frame, "tried", _TRIED), code=code
+    )
 
 
 def early(run: Run) -> Overview:

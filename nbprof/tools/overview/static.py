@@ -165,8 +165,36 @@ def advice(overview: Overview) -> str:
             text += f"<br>{_soft(probe.detail)}"
         html += markup.paragraph(text)
     if not overview.advice:
-        return html + markup.paragraph(markup.text(overview.no_advice))
-    return html + findings(overview.advice)
+        html += markup.paragraph(markup.text(overview.no_advice))
+    return html + findings(overview.advice) + tried(overview)
+
+
+def tried(overview: Overview) -> str:
+    """Results of experiments."""
+    if overview.tried is None:
+        return ""
+    text, table = overview.tried.text, overview.tried.table
+    html = markup.heading("Tried", "with the change and without in turn, without a profiler")
+    if text:
+        html += markup.paragraph(markup.text(text))
+    if not table.rows:
+        return html
+    rows, sides = [], ""
+    for row in range(table.rows):
+        rows.append([_tried_cell(table, head, row) for head in table.columns])
+    for head in table.columns:
+        sides += "r" if head.kind == "number" else "l"
+    html += markup.table("", "", [head.label for head in table.columns], rows, sides)
+    return html + markup.diff(overview.tried.code)
+
+
+def _tried_cell(table: Table, head: Column, row: int) -> str:
+    value = table.cell(head.key, row)
+    if head.kind == "bool":
+        return "<b>yes</b>" if value == 1 else "no"
+    if head.kind == "number":
+        return wording.number(value, head.digits or 0)
+    return markup.text(value)
 
 
 def findings(advice: list[Advice]) -> str:

@@ -222,13 +222,37 @@ def _advice(overview: Overview) -> list[str]:
     lines = [_line("Note", text) for text in _notes(overview)]
     if overview.advice:
         lines.append(_line("Do first", _finding(overview.advice[0])))
+    lines += [_line("Tried", text) for text in _tried(overview)]
     return lines
 
 
 def _findings(overview: Overview) -> list[str]:
     """All of them, a line each."""
     findings = [f"{advice.severity.capitalize()}: {_finding(advice)}" for advice in overview.advice]
-    return _notes(overview) + (findings or [overview.no_advice])
+    tried = [f"Tried: {text}" for text in _tried(overview)]
+    return _notes(overview) + (findings or [overview.no_advice]) + tried
+
+
+def _tried(overview: Overview) -> list[str]:
+    """Results of experiments with their verdicts, a line each."""
+    if overview.tried is None:
+        return []
+    text, table = overview.tried.text, overview.tried.table
+    lines = []
+    if text:
+        lines.append(text)
+    for row in range(table.rows):
+        gain = wording.real(table.cell("gain_ms", row))
+        saved = ""
+        if gain is not None:
+            saved = (
+                f" saves {wording.number(gain, 2)} ms per step"
+                f" [{wording.number(table.cell('gain_low_ms', row), 2)},"
+                f" {wording.number(table.cell('gain_high_ms', row), 2)}]"
+            )
+        verdict = "recommended" if table.cell("recommended", row) == 1 else "not recommended"
+        lines.append(f"{table.cell('title', row)}{saved}: {verdict}, {table.cell('why', row)}")
+    return lines
 
 
 def _finding(advice: Advice) -> str:

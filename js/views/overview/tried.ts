@@ -1,0 +1,36 @@
+/** Results of experiments: measured gains, and which changes are recommended. */
+
+import { numberAt, textAt } from "../../lib/codec.js";
+import { h } from "../../lib/dom.js";
+import { flag, num } from "../../lib/format.js";
+import { codeBox, heading, runTag } from "../../lib/parts.js";
+import type { Column, Tried } from "../../lib/payload.js";
+import { plainTable } from "../breakdown.js";
+
+const WIDE = ["first_ms", "pays_after", "difference"];
+
+export function triedSection({ text, table, code }: Tried): HTMLElement {
+  const heads = table.columns.map((column) => ({ ...column, class: css(column) }));
+  const rows = Array.from({ length: table.rows }, (_, row) =>
+    h(
+      "tr",
+      ...table.columns.map((column) => h("td", { class: css(column) }, cell(column, table.data[column.key], row))),
+    ),
+  );
+  return h(
+    "div.of-run",
+    heading("Tried", "with the change and without in turn, without a profiler", runTag()),
+    text && h("p", text),
+    table.rows > 0 && plainTable(heads, rows),
+    code.length > 0 && codeBox(code),
+  );
+}
+
+function css({ key, kind }: Column): string {
+  return [kind === "number" && "n", WIDE.includes(key) && "hide-n"].filter(Boolean).join(" ");
+}
+
+function cell({ kind, digits }: Column, data: Parameters<typeof numberAt>[0], row: number): string {
+  if (kind === "bool") return flag(numberAt(data, row));
+  return kind === "number" ? num(numberAt(data, row), digits ?? 0) : textAt(data, row);
+}

@@ -1,0 +1,383 @@
+"""Runs experiments: the program as it is and with a change in turn, until the gain is known."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nbprof.capture.experiments import equality, statistics, turn
+from nbprof.capture.experiments.equality import Equality
+from nbprof.capture.experiments.experiment import Change, Experiment
+from nbprof.capture.experiments.observation import Observation
+from nbprof.capture.experiments.program import Program, Refused
+from nbprof.capture.experiments.turn import Plan, Timing
+from nbprof.capture.options import Options
+from nbprof.capture.shield import shielded
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nbprof.profiles.profile import Profile
+
+CONFIDENCE = 0.95
+LEAST_PAIRS, MOST_PAIRS = 6, 20
+"""Turns of the program as it is and with the change that one experiment takes."""
+WORTH = 0.01
+"""Part of a step that is surely saved, from which on a change is recommended."""
+_WINDOW_S = 0.3
+"""Seconds of steps that a turn measures, where the program has as many."""
+_LEAST_STEPS, _MOST_STEPS = 3, 200
+_WARMUP = 2
+_CHECKED = 4
+"""Steps of a turn that is compared instead of timed, after the warm-up."""
+_GRACE = 0.25
+"""Part of the budget by which the last turns may exceed their share."""
+_NOTHING = "Nothing was tried"
+
+NOT_FASTER = "it is not significantly faster"
+SLOWER = "it is slower"
+FASTER = "it is faster, and the results are equal"
+LITTLE = f"it surely saves less than {100 * WORTH:g}% of a step"
+UNKNOWN_RESULTS = "the results could not be compared: no losses or outputs were found"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """The result of an experiment; times are per step and NaN where they were not measured.
+
+    Attributes
+    ----------
+    experiment, title, rule : str
+    baseline_ms : float
+        A step of the unchanged program.
+    gain_ms, gain_low_ms, gain_high_ms : float
+        What the change saves, and the 95 % interval of that.
+    first_ms : float
+        Added time of the first steps with the change.
+    pays_after : int or None
+        Steps after which the gain has made up for that; None where it never does.
+    memory_before_bytes, memory_after_bytes : int or None
+        Most memory of the GPU in use; None without a GPU.
+    equal : bool or None
+        Whether the results are equal; None if nothing was compared.
+    difference, spread : float
+        See `nbprof.capture.experiments.equality.Equality`.
+    pairs : int
+        Turns of each.
+    recommended : bool
+    why : str
+        Why it is recommended, or is not.
+    code : str
+        The change as diff lines.
+    """
+
+    experiment: str
+    title: str
+    rule: str
+    why: str
+    code: str = ""
+    baseline_ms: float = math.nan
+    gain_ms: float = math.nan
+    gain_low_ms: float = math.nan
+    gain_high_ms: float = math.nan
+    first_ms: float = math.nan
+    pays_after: int | None = None
+    memory_before_bytes: int | None = None
+    memory_after_bytes: int | None = None
+    equal: bool | None = None
+    difference: float = math.nan
+    spread: float = math.nan
+    pairs: int = 0
+    recommended: bool = False
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values for JSON: None for NaN and infinity."""
+        values = asdict(self)
+        for name, value in values.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                values[name] = None
+        return values
+
+
+class Engine:
+    """Runs experiments on one program.
+
+    Parameters
+    ----------
+    program : Program
+    options : Options
+        Of the recording.
+    steps : int
+        Steps that the recorded run had; 0 where they are not marked while it runs.
+    units : int
+        Steps that were found in the recording.
+    budget_s : float
+        Time for all experiments.
+    report : callable
+        Receives what runs now, as a phrase.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        options: Options,
+        *,
+        steps: int,
+        units: int,
+        budget_s: float,
+        report: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        self._program = program
+        self._options = options
+        self._steps = steps
+        self._units = max(units, 1)
+        self._deadline = time.perf_counter() + budget_s
+        self._budget_s = budget_s
+        self._report = report
+        self._observed: list[Observation] = []
+        self._unchanged: list[Timing] = []
+        self.tried: list[Tried] = []
+
+    def run(self, experiments: Sequence[tuple[Experiment, str]]) -> None:
+        """Run experiments, each for a rule; results are in `tried`, also if it is interrupted.
+
+        Raises
+        ------
+        Refused
+            The program cannot run again.
+        """
+        try:
+            self._report("running the program again as it is")
+            self._observe()
+            possible = []
+            for experiment, rule in experiments:
+                if why := experiment.refusal(self._observed[0]):
+                    about = Tried(experiment.name, experiment.title, rule, f"not tried: {why}")
+                    self.tried.append(about)
+                else:
+                    possible.append((experiment, rule))
+            for index, (experiment, rule) in enumerate(possible):
+                self._report(f"trying: {experiment.title}")
+                left = self._deadline - time.perf_counter()
+                self.tried.append(self._try(experiment, rule, left / (len(possible) - index)))
+        finally:
+            with shielded():
+                for observation in self._observed:
+                    observation.close()
+
+    def _observe(self) -> None:
+        for _ in range(2):
+            observation = Observation()
+            self._observed.append(observation)
+            self._unchanged.append(self._turn(self._check_plan(), observation=observation))
+
+    def _turn(
+        self, plan: Plan, change: Change | None = None, observation: Observation | None = None
+    ) -> Timing:
+        return turn.run(self._program, self._options, plan, change, observation)
+
+    def _check_plan(self) -> Plan:
+        """The steps of a turn whose results are compared."""
+        if not self._steps:
+            return Plan(0, 0)
+        steps = min(_CHECKED, self._steps - _WARMUP)
+        if steps < _LEAST_STEPS:
+            least = _WARMUP + _LEAST_STEPS
+            raise Refused(f"it has {self._steps} steps, and {least} or more are needed.")
+        return Plan(_WARMUP, steps)
+
+    def _plan(self, warmup: int) -> Plan:
+        """The steps of a turn that is timed."""
+        if not self._steps:
+            return Plan(0, 0)
+        warmup = max(_WARMUP, min(warmup, self._steps // 2))
+        step_s = max(self._unchanged[-1].step_s, 1e-9)
+        steps = max(_LEAST_STEPS, min(_MOST_STEPS, math.ceil(_WINDOW_S / step_s)))
+        return Plan(warmup, min(steps, self._steps - warmup))
+
+    def _try(self, experiment: Experiment, rule: str, share_s: float) -> Tried:
+        about = Tried(experiment.name, experiment.title, rule, "", experiment.code)
+        change = experiment.change(self._observed[0])
+        try:
+            return self._measured(about, change, time.perf_counter() + share_s)
+        except Refused as reason:
+            return replace(about, why=f"could not be tried: {str(reason).rstrip('.')}")
+        finally:
+            with shielded():
+                change.close()
+
+    def _measured(self, about: Tried, change: Change, until: float) -> Tried:
+        observation = Observation()
+        try:
+            first = self._turn(self._check_plan(), change, observation)
+        finally:
+            observation.close()
+        results = equality.compare(
+            self._observed[0].values, self._observed[1].values, observation.values
+        )
+        plan = self._plan(change.warmup)
+        unchanged, changed = self._turns(plan, change, until)
+        return _judged(
+            replace(
+                about,
+                equal=results.equal,
+                difference=results.difference,
+                spread=results.spread,
+                first_ms=self._first_ms(first, changed),
+                memory_before_bytes=unchanged[-1].memory_bytes,
+                memory_after_bytes=changed[-1].memory_bytes,
+            ),
+            results,
+            self._per_step_ms(unchanged),
+            self._per_step_ms(changed),
+        )
+
+    def _turns(self, plan: Plan, change: Change, until: float) -> tuple[list[Timing], list[Timing]]:
+        """Turns without and with the change, in an order that favours neither."""
+        unchanged: list[Timing] = []
+        changed: list[Timing] = []
+        while len(changed) < MOST_PAIRS:
+            began = time.perf_counter()
+            if len(changed) % 2:
+                changed.append(self._turn(plan, change))
+                unchanged.append(self._turn(plan))
+            else:
+                unchanged.append(self._turn(plan))
+                changed.append(self._turn(plan, change))
+            now = time.perf_counter()
+            pair_s = now - began
+            missing = LEAST_PAIRS - len(changed)
+            # The number of turns depends on the time alone, never on what they show.
+            if missing <= 0 and now + pair_s > until:
+                break
+            if missing > 0 and now + missing * pair_s > until + _GRACE * self._budget_s:
+                needed = self._budget_s + now + missing * pair_s - until
+                raise Refused(
+                    f"{LEAST_PAIRS} turns of it do not fit into the time; --budget"
+                    f" {math.ceil(1.2 * needed)} is enough"
+                )
+        return unchanged, changed
+
+    def _first_ms(self, first: Timing, changed: Sequence[Timing]) -> float:
+        """Added time of the first steps with the change."""
+        if self._steps:
+            later = first.before_s - min(timing.before_s for timing in self._unchanged)
+        else:
+            later = first.seconds - min(timing.seconds for timing in changed)
+        return 1000 * max(later, 0.0)
+
+    def _per_step_ms(self, timings: Sequence[Timing]) -> NDArray[np.float64]:
+        steps = np.array([timing.steps for timing in timings])
+        if not self._steps:
+            steps = np.full(len(timings), self._units)
+        milliseconds = np.array([1000 * timing.seconds for timing in timings])
+        per_step: NDArray[np.float64] = milliseconds / steps
+        return per_step
+
+
+def _judged(
+    about: Tried,
+    results: Equality,
+    unchanged: NDArray[np.float64],
+    changed: NDArray[np.float64],
+) -> Tried:
+    """The result by pairs of turns."""
+    gain, low, high = statistics.median_of(unchanged - changed, CONFIDENCE)
+    pays_after = None
+    if low > 0:
+        pays_after = math.ceil(about.first_ms / gain)
+    measured = replace(
+        about,
+        baseline_ms=statistics.median_of(unchanged, CONFIDENCE).value,
+        gain_ms=gain,
+        gain_low_ms=low,
+        gain_high_ms=high,
+        pays_after=pays_after,
+        pairs=len(changed),
+    )
+    why = _objection(measured, results)
+    return replace(measured, recommended=not why, why=why or FASTER)
+
+
+def _objection(measured: Tried, results: Equality) -> str:
+    """Why a change is not recommended; empty if it is."""
+    if results.equal is None:
+        return UNKNOWN_RESULTS
+    if not results.equal:
+        return (
+            f"the results are not equal: they differ by {results.difference:.1e}, and two unchanged"
+            f" runs by {results.spread:.1e}"
+        )
+    if measured.gain_high_ms < 0:
+        return SLOWER
+    if measured.gain_low_ms <= 0:
+        return NOT_FASTER
+    if measured.gain_low_ms < WORTH * measured.baseline_ms:
+        return LITTLE
+    return ""
+
+
+def try_remedies(
+    make: Callable[[], Program],
+    profile: Profile,
+    options: Options,
+    requested: str,
+    budget_s: float,
+    report: Callable[[str], object] = lambda _: None,
+) -> dict[str, Any]:
+    """Run the experiments of a profile's findings, and describe what came of them.
+
+    Parameters
+    ----------
+    make : callable
+        Makes the program that was recorded.
+    profile : Profile
+    options : Options
+        Of the recording.
+    requested : str
+        A rule, an experiment, or `nbprof.capture.experiments.register.ALL`.
+    budget_s : float
+    report : callable, optional
+
+    Returns
+    -------
+    dict
+        `text`, a sentence on why nothing or not all was tried, which may be empty; `rows`, the
+        results as `Tried.to_dict` has them.
+    """
+    from nbprof.capture.experiments import register
+
+    capture = profile.run.capture
+    steps = capture.steps_seen if capture is not None else 0
+    backend = capture.backend if capture is not None else ""
+    rules = profile.run.predicted_advice["rule"].tolist()
+    experiments = register.chosen(requested, rules, backend)
+    if capture is not None and capture.cell_failed:
+        return {"text": f"{_NOTHING}: the program did not finish.", "rows": []}
+    if not experiments:
+        return {"text": f"{_NOTHING}: no finding has an experiment.", "rows": []}
+    text = ""
+    tried: list[Tried] = []
+    try:
+        engine = Engine(
+            make(),
+            options,
+            steps=steps,
+            units=len(profile.run.steps),
+            budget_s=budget_s,
+            report=report,
+        )
+        tried = engine.tried
+        engine.run(experiments)
+    except Refused as reason:
+        text = f"{_NOTHING}: {reason}"
+    except KeyboardInterrupt:
+        text = "The experiments were interrupted. What they changed was restored."
+    except Exception as error:
+        text = f"The experiments failed: {type(error).__name__}: {error}"
+    return {"text": text, "rows": [result.to_dict() for result in tried]}

@@ -1,0 +1,72 @@
+"""The declaration of an experiment: a change of running objects and calls, and its conditions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nbprof.capture.patches import Patches
+
+if TYPE_CHECKING:
+    from nbprof.capture.experiments.observation import Observation
+
+
+class Change:
+    """A change of the running program, made before each turn of the candidate.
+
+    Attributes
+    ----------
+    warmup : int
+        Steps at the beginning of a turn that are not measured on its account: a queue that fills,
+        for example.
+    """
+
+    warmup = 0
+
+    def apply(self, patches: Patches) -> None:
+        """Change objects and calls; `patches` undoes all of it at the end of the turn."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End what was kept from turn to turn, such as workers and compiled functions."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The experiment for a remedy that can be applied without editing the program.
+
+    Attributes
+    ----------
+    name : str
+        Its name for ``--try`` and in `p.tried`.
+    title : str
+        What is changed, in a few words.
+    framework : str
+        The module that has to be imported: ``torch``, ``tensorflow``, ``keras``, ``jax``.
+    rules : tuple of str
+        The rules of `p.advice` whose remedy it is, the closest first.
+    refusal : callable
+        By what a turn of the unchanged program showed: why it is not run, as a clause; empty if it
+        can be.
+    change : callable
+        Makes the change, by the same.
+    code : str
+        The change in the program's own code, as diff lines.
+    """
+
+    name: str
+    title: str
+    framework: str
+    rules: tuple[str, ...]
+    refusal: Callable[[Observation], str]
+    change: Callable[[Observation], Change]
+    code: str
+
+
+def available_cores() -> int:
+    """The cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,395 @@
+"""Calls and results of a program, observed in a turn that is not timed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import wraps
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+from nbprof.capture.patches import Patches
+from nbprof.capture.probe.state import INSTALLED, State, everything
+
+MOST_VALUES = 500
+MOST_ELEMENTS = 2_000_000
+"""Elements of an array that is compared; larger results are left out."""
+ALL_ELEMENTS = 20_000_000
+"""Elements of all arrays that are compared."""
+_OUTPUTS = 3
+"""Outputs of models that are compared besides the losses."""
+_DEPTH = 6
+"""Depth of the containers in which results are looked for."""
+
+RESULT, STATE = "result", "state"
+"""Losses and outputs, which have to be equal by their largest difference; and arrays that the
+program left in variables and containers, by the norm of the difference.
+"""
+
+
+class Value(NamedTuple):
+    """A value that the program computed.
+
+    Attributes
+    ----------
+    kind : str
+        `RESULT` or `STATE`.
+    name : str
+    array : ndarray
+    dtype : str
+        Its own, before it became float64.
+    """
+
+    kind: str
+    name: str
+    array: Any
+    dtype: str
+
+
+class Root(NamedTuple):
+    """An outermost call of a module of PyTorch.
+
+    Attributes
+    ----------
+    module : Module
+    training : bool
+        The module is in training mode.
+    graded : bool
+        Gradients are enabled.
+    images : bool
+        An input has four dimensions.
+    """
+
+    module: Any
+    training: bool
+    graded: bool
+    images: bool
+
+
+@dataclass
+class Call:
+    """The calls of a function of the program.
+
+    Attributes
+    ----------
+    count : int
+    outermost : bool
+        It is called by code that runs once.
+    of_arrays : bool
+        It takes and returns arrays of JAX.
+    """
+
+    count: int = 0
+    outermost: bool = False
+    of_arrays: bool = False
+
+
+class Observation:
+    """The observed calls and results of a turn.
+
+    Attributes
+    ----------
+    loaders, optimizers, datasets, keras_models : list
+        Objects that were used, in order.
+    roots : list of Root
+        Outermost calls of modules, the first of each kind.
+    backward : bool
+        A loss was differentiated.
+    zeros : bool
+        Gradients were set to zero instead of None.
+    calls : dict of code to Call
+        Calls of functions of the program, if it uses JAX.
+    values : list of Value
+    namespace : dict
+        The variables of the program.
+    seen : list
+        Objects of the program: functions, containers, arrays.
+    """
+
+    def __init__(self) -> None:
+        self.loaders: list[Any] = []
+        self.optimizers: list[Any] = []
+        self.datasets: list[Any] = []
+        self.keras_models: list[Any] = []
+        self.roots: list[Root] = []
+        self.calls: dict[CodeType, Call] = {}
+        self._iterators: list[Any] = []
+        self.backward = self.zeros = False
+        self.values: list[Value] = []
+        self.namespace: dict[str, Any] = {}
+        self.seen: list[Any] = []
+        self._outputs = self._elements = 0
+
+    def hook(self, patches: Patches) -> None:
+        """Watch the frameworks that are imported."""
+        torch = sys.modules.get("torch")
+        if torch is not None and hasattr(torch, "nn"):
+            self._hook_torch(torch, patches)
+        trainer = getattr(sys.modules.get("keras"), "Model", None)
+        if trainer is not None:
+            self._hook_keras(trainer, patches)
+        dataset = dataset_class()
+        if dataset is not None:
+            self._hook_datasets(dataset, patches)
+        if "jax" in sys.modules:
+            before = sys.getprofile()
+            patches.on_restore(lambda: sys.setprofile(before))
+            sys.setprofile(self._called)
+
+    def _called(self, frame: FrameType, event: str, returned: object) -> None:
+        """Count the calls of the program's own functions."""
+        code = frame.f_code
+        if event not in ("call", "return") or code.co_filename.startswith(INSTALLED):
+            return
+        call = self.calls.setdefault(code, Call())
+        if event == "call":
+            call.count += 1
+            return
+        outer = frame.f_back
+        while outer is not None and outer.f_code not in self.calls:
+            outer = outer.f_back
+        call.outermost = outer is None or self.calls[outer.f_code].count <= 1
+        if call.outermost and not call.of_arrays:
+            names = code.co_varnames[: code.co_argcount]
+            taken = [frame.f_locals.get(name) for name in names]
+            call.of_arrays = _has_array(taken) and _has_array(returned)
+
+    def _hook_torch(self, torch: Any, patches: Patches) -> None:
+        from torch.optim.optimizer import (  # type: ignore[import-not-found,unused-ignore]
+            register_optimizer_step_pre_hook,
+        )
+        from torch.utils.data import (  # type: ignore[import-not-found,unused-ignore]
+            DataLoader,
+        )
+
+        handle = register_optimizer_step_pre_hook(lambda optimizer, *_: self._stepping(optimizer))
+        patches.on_restore(handle.remove)
+        self._before(patches, DataLoader, "__iter__", self._iterating)
+        self._before(patches, torch.Tensor, "backward", self._differentiated)
+        engine = torch.autograd
+        backward = engine.backward
+
+        @wraps(backward)
+        def differentiate(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            self.backward = True
+            return backward(tensors, *args, **kwargs)
+
+        patches.replace(engine, "backward", differentiate)
+        for owner in (torch.optim.Optimizer, torch.nn.Module):
+            self._hook_zero_grad(owner, patches)
+        around_roots(patches, self._root)
+
+    def _hook_zero_grad(self, owner: Any, patches: Patches) -> None:
+        original = owner.zero_grad
+
+        @wraps(original)
+        def zero_grad(self_: Any, set_to_none: bool = True) -> Any:
+            self.zeros = self.zeros or not set_to_none
+            return original(self_, set_to_none)
+
+        patches.replace(owner, "zero_grad", zero_grad)
+
+    @staticmethod
+    def _before(patches: Patches, owner: Any, name: str, note: Callable[[Any], None]) -> None:
+        original = getattr(owner, name)
+
+        @wraps(original)
+        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+            note(self)
+            return original(self, *args, **kwargs)
+
+        patches.replace(owner, name, method)
+
+    def _iterating(self, loader: Any) -> None:
+        if not any(loader is other for other in self.loaders):
+            self.loaders.append(loader)
+            self._iterators.append(loader._iterator)
+
+    def close(self) -> None:
+        """End workers that loaders have kept since the turn, and had not before."""
+        for loader, before in zip(self.loaders, self._iterators, strict=True):
+            now = loader._iterator
+            if now is not before:
+                loader._iterator = before
+                end_workers(now)
+
+    def _stepping(self, optimizer: Any) -> None:
+        _add(self.optimizers, optimizer)
+
+    def _differentiated(self, loss: Any) -> None:
+        self.backward = True
+        self._result("loss", loss)
+
+    def _root(self, module: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        torch = sys.modules["torch"]
+        images = any(getattr(part, "ndim", 0) == 4 for part in args)
+        root = Root(module, bool(module.training), torch.is_grad_enabled(), images)
+        kinds = [(id(other.module), *other[1:]) for other in self.roots]
+        if (id(module), *root[1:]) not in kinds:
+            self.roots.append(root)
+        output = call(module, *args, **kwargs)
+        self._outputs += 1
+        if self._outputs <= _OUTPUTS or not root.graded:
+            for part in _leaves(output, 2):
+                self._result("output", part)
+        return output
+
+    def _hook_keras(self, model: Any, patches: Patches) -> None:
+        batches = sys.modules.get("keras.src.callbacks.callback_list")
+        if batches is not None:
+            for kind in ("train", "test"):
+                self._hook_logs(batches.CallbackList, f"on_{kind}_batch_end", patches)
+        for name in ("fit", "evaluate", "predict"):
+            self._before(patches, model, name, lambda each: _add(self.keras_models, each))
+
+    def _hook_logs(self, owner: Any, name: str, patches: Patches) -> None:
+        original = getattr(owner, name)
+
+        @wraps(original)
+        def method(callbacks: Any, batch: int, logs: Any = None) -> Any:
+            for key, value in sorted((logs or {}).items()):
+                self._result(key, value)
+            return original(callbacks, batch, logs)
+
+        patches.replace(owner, name, method)
+
+    def _hook_datasets(self, dataset: Any, patches: Patches) -> None:
+        self._before(patches, dataset, "__iter__", lambda each: _add(self.datasets, each))
+
+    def _result(self, name: str, value: Any) -> None:
+        self._add_value(RESULT, name, value)
+
+    def _add_value(self, kind: str, name: str, value: Any) -> None:
+        if len(self.values) >= MOST_VALUES or self._elements >= ALL_ELEMENTS:
+            return
+        array = _array(value)
+        if array is not None:
+            self._elements += array.size
+            self.values.append(Value(kind, name, array, _dtype(value)))
+
+    def take(self, state: State, namespace: dict[str, Any]) -> None:
+        """Take the results that the program left in its variables and containers."""
+        self.namespace = namespace
+        self.seen = state.visited()
+        if not self.values:
+            for value in filter(_is_variable, self.seen):
+                self._left("variable", value)
+        for name in sorted(everything(namespace)):
+            self._left(name, namespace[name])
+        for container in self.seen:
+            if type(container) in (list, dict):
+                self._left("container", container)
+
+    def _left(self, name: str, value: Any) -> None:
+        for leaf in _leaves(value, _DEPTH):
+            self._add_value(STATE, name, leaf)
+
+
+def around_roots(
+    patches: Patches, around: Callable[[Any, Callable[..., Any], Any, Any], Any]
+) -> Callable[[], None]:
+    """Call ``around(module, call, args, kwargs)`` in place of each outermost call of a module.
+
+    Returns
+    -------
+    callable
+        Ends it before `patches` does.
+    """
+    module = sys.modules["torch"].nn.Module
+    original = module.__call__
+    nested = [False]
+
+    @wraps(original)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if nested[0]:
+            return original(self, *args, **kwargs)
+        nested[0] = True
+        try:
+            return around(self, original, args, kwargs)
+        finally:
+            nested[0] = False
+
+    patches.replace(module, "__call__", call)
+
+    def end() -> None:
+        if vars(module).get("__call__") is call:
+            module.__call__ = original
+
+    return end
+
+
+def end_workers(iterator: Any) -> None:
+    """End the workers of an iterator of a DataLoader, if it has any."""
+    if hasattr(iterator, "_shutdown_workers"):
+        iterator._shutdown_workers()
+
+
+def dataset_class() -> Any:
+    """The class of datasets of tf.data; None if TensorFlow is not imported."""
+    return getattr(sys.modules.get("tensorflow.python.data.ops.dataset_ops"), "DatasetV2", None)
+
+
+def _add(values: list[Any], value: Any) -> None:
+    if not any(value is other for other in values):
+        values.append(value)
+
+
+def _leaves(value: Any, depth: int) -> Iterator[Any]:
+    if type(value) is list or isinstance(value, tuple):
+        parts = list(value)
+    elif type(value) is dict:
+        parts = list(value.values())
+    else:
+        yield value
+        return
+    if depth:
+        for part in parts[:MOST_VALUES]:
+            yield from _leaves(part, depth - 1)
+
+
+def _is_variable(value: Any) -> bool:
+    """Return whether it is a variable of TensorFlow or Keras, which a loop of one's own trains."""
+    for name in ("tensorflow", "keras"):
+        kind = getattr(sys.modules.get(name), "Variable", None)
+        if isinstance(kind, type) and isinstance(value, kind):
+            return True
+    return False
+
+
+def _has_array(value: Any) -> bool:
+    array = sys.modules["jax"].Array
+    return any(isinstance(leaf, array) for leaf in _leaves(value, _DEPTH))
+
+
+def _dtype(value: Any) -> str:
+    if isinstance(value, float):
+        # The loss of a step as a number has the precision of its tensor.
+        return "float32"
+    return str(getattr(value, "dtype", "")).rpartition(".")[2]
+
+
+def _array(value: Any) -> Any:
+    """A copy in float64; None for what holds no floating-point numbers."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None or isinstance(value, (bool, int, str, bytes)):
+        return None
+    if isinstance(value, float):
+        return numpy.array(value, numpy.float64)
+    if "float" not in _dtype(value) or not hasattr(value, "shape"):
+        return None
+    try:
+        if hasattr(value, "is_deleted") and value.is_deleted():
+            return None
+        if hasattr(value, "detach"):
+            if value.numel() > MOST_ELEMENTS:
+                return None
+            return value.detach().to("cpu", sys.modules["torch"].float64, copy=True).numpy()
+        if numpy.prod([int(size) for size in value.shape]) > MOST_ELEMENTS:
+            return None
+        if hasattr(value, "numpy"):
+            value = value.numpy()
+        return numpy.array(value, numpy.float64)
+    except Exception:
+        # Of a type that cannot be copied: it is not compared.
+        return None

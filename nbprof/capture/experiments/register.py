@@ -1,0 +1,89 @@
+"""All experiments. To add one, declare it in a module of this package and list the module here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+from nbprof.capture.experiments import (
+    jax_jit,
+    keras_model,
+    tf_data,
+    torch_loader,
+    torch_models,
+    torch_optimizer,
+    torch_threads,
+)
+from nbprof.capture.experiments.experiment import Experiment
+from nbprof.core.errors import CaptureError
+
+EXPERIMENTS: tuple[Experiment, ...] = (
+    *torch_loader.EXPERIMENTS,
+    *torch_optimizer.EXPERIMENTS,
+    *torch_models.EXPERIMENTS,
+    *torch_threads.EXPERIMENTS,
+    *keras_model.EXPERIMENTS,
+    *tf_data.EXPERIMENTS,
+    *jax_jit.EXPERIMENTS,
+)
+
+ALL = "all"
+"""The value of ``--try`` for the experiments of all findings."""
+
+
+def names() -> list[str]:
+    """The rules and the experiments that ``--try`` takes."""
+    takes: dict[str, None] = {}
+    for experiment in EXPERIMENTS:
+        takes |= dict.fromkeys([experiment.name, *experiment.rules])
+    return sorted(takes)
+
+
+def check(requested: str) -> None:
+    """Check a value of ``--try``.
+
+    Raises
+    ------
+    CaptureError
+        It is neither a rule with an experiment nor an experiment.
+    """
+    if requested not in ("", ALL, *names()):
+        raise CaptureError(
+            f"--try {requested}: there is no experiment for it; it takes a rule or an experiment:"
+            f" {', '.join(names())}"
+        )
+
+
+def chosen(
+    requested: str, findings: Iterable[str], backend: str = ""
+) -> list[tuple[Experiment, str]]:
+    """The experiments to run, each with the rule that it is run for.
+
+    Parameters
+    ----------
+    requested : str
+        A rule, an experiment, or `ALL`.
+    findings : iterable of str
+        The rules of the findings, the largest gain first.
+    backend : str
+        The framework that was recorded; with `ALL`, experiments of others are left out.
+    """
+    findings = list(findings)
+    pairs = []
+    for experiment in EXPERIMENTS:
+        if experiment.framework not in sys.modules:
+            continue
+        rules = [rule for rule in findings if rule in experiment.rules]
+        if requested in (experiment.name, *experiment.rules):
+            rules = [requested] if requested in experiment.rules else rules or [""]
+        elif requested != ALL or not _of_backend(experiment, backend):
+            continue
+        if rules:
+            pairs.append((experiment, rules[0]))
+    order = {rule: index for index, rule in enumerate(findings)}
+    return sorted(pairs, key=lambda pair: order.get(pair[1], len(order)))
+
+
+def _of_backend(experiment: Experiment, backend: str) -> bool:
+    recorder = {"keras": "tensorflow"}.get(experiment.framework, experiment.framework)
+    return backend in (recorder, "", "python")

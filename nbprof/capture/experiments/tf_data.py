@@ -1,0 +1,150 @@
+"""Experiments on pipelines of tf.data: prefetch, and maps that run in parallel."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from nbprof.capture.experiments.experiment import Change, Experiment
+from nbprof.capture.experiments.observation import Observation, dataset_class
+from nbprof.capture.patches import Patches
+
+_AHEAD = 4
+"""Batches that are prefetched."""
+_SERIAL = "MapDataset"
+
+
+class Rebuilt(Change):
+    """Datasets are replaced by others where they are iterated over.
+
+    Parameters
+    ----------
+    rebuild : callable
+        Makes the other dataset.
+    """
+
+    warmup = _AHEAD + 1
+
+    def __init__(self, rebuild: Callable[[Any], Any]) -> None:
+        self._rebuild = rebuild
+
+    def apply(self, patches: Patches) -> None:  # noqa: D102
+        dataset = dataset_class()
+        original = dataset.__iter__
+        nested = [False]
+
+        @wraps(original)
+        def iterate(self_: Any) -> Any:
+            if nested[0] or not sys.modules["tensorflow"].executing_eagerly():
+                return original(self_)
+            nested[0] = True
+            try:
+                return original(self._rebuild(self_))
+            finally:
+                nested[0] = False
+
+        patches.replace(dataset, "__iter__", iterate)
+
+
+def _prefetched(dataset: Any) -> Any:
+    return dataset.prefetch(_AHEAD)
+
+
+def _parallel(dataset: Any) -> Any:
+    """The dataset with parallel calls of each map, in the same order."""
+    tensorflow = sys.modules["tensorflow"]
+    graph = _graph(dataset)
+    if not _has_serial_map(graph):
+        return dataset
+    count = graph.node.add(name="nbprof_parallel_calls", op="Const")
+    count.attr["dtype"].type = tensorflow.int64.as_datatype_enum
+    count.attr["value"].tensor.CopyFrom(
+        tensorflow.make_tensor_proto(tensorflow.data.AUTOTUNE, tensorflow.int64)
+    )
+    for node in graph.node:
+        if node.op == _SERIAL:
+            _make_parallel(node, count.name)
+    returned = [node.input[0] for node in graph.node if node.op == "_Retval"]
+    nodes = [node for node in graph.node if node.op != "_Retval"]
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+    def build() -> Any:
+        tensors = tensorflow.graph_util.import_graph_def(
+            graph, return_elements=[_tensor(returned[0])]
+        )
+        return tensors[0]
+
+    variant = sys.modules["tensorflow.python.data.ops.dataset_ops"]._VariantDataset(
+        tensorflow.compat.v1.wrap_function(build, [])(), dataset.element_spec
+    )
+    return variant.with_options(dataset.options())
+
+
+def _make_parallel(node: Any, count: str) -> None:
+    inputs = list(node.input)
+    controls = 0
+    while controls < len(inputs) and inputs[-1 - controls].startswith("^"):
+        controls += 1
+    inputs.insert(len(inputs) - controls, count)
+    node.op = "ParallelMapDatasetV2"
+    node.input[:] = inputs
+    node.attr["deterministic"].s = b"true"
+
+
+def _tensor(name: str) -> str:
+    return name if ":" in name else f"{name}:0"
+
+
+def _graph(dataset: Any) -> Any:
+    tensorflow = sys.modules["tensorflow"]
+    policy = sys.modules["tensorflow.python.data.ops.options"].ExternalStatePolicy.IGNORE
+    serialized = dataset._as_serialized_graph(external_state_policy=policy).numpy()
+    return tensorflow.compat.v1.GraphDef.FromString(serialized)
+
+
+def _has_serial_map(graph: Any) -> bool:
+    return any(node.op == _SERIAL for node in graph.node)
+
+
+def _not_prefetched(observation: Observation) -> str:
+    if not observation.datasets:
+        return "no dataset of tf.data was read"
+    if all(type(dataset).__name__ == "_PrefetchDataset" for dataset in observation.datasets):
+        return "the pipeline prefetches already"
+    return ""
+
+
+def _not_parallel(observation: Observation) -> str:
+    if not observation.datasets:
+        return "no dataset of tf.data was read"
+    try:
+        if any(_has_serial_map(_graph(dataset)) for dataset in observation.datasets):
+            return ""
+    except Exception as error:
+        return f"the pipeline could not be read: {type(error).__name__}"
+    return "the pipeline has no map that makes one call at a time"
+
+
+EXPERIMENTS = (
+    Experiment(
+        "tf_data_prefetch",
+        "prefetch at the end of the pipeline",
+        "tensorflow",
+        ("prefetch_missing", "input_bottleneck"),
+        _not_prefetched,
+        lambda _: Rebuilt(_prefetched),
+        f"- dataset\n+ dataset.prefetch({_AHEAD})",
+    ),
+    Experiment(
+        "tf_data_parallel_map",
+        "parallel calls of each map",
+        "tensorflow",
+        ("map_serial", "input_bottleneck"),
+        _not_parallel,
+        lambda _: Rebuilt(_parallel),
+        "- dataset.map(function)\n+ dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)",
+    ),
+)

@@ -1,0 +1,262 @@
+"""Experiments on modules of PyTorch: torch.compile, bfloat16, channels last, inference mode."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from nbprof.capture.experiments.experiment import Change, Experiment
+from nbprof.capture.experiments.observation import Observation, around_roots
+from nbprof.capture.patches import Patches
+
+_HOST = ("tiny_eager_ops", "time_loop", "host_ops", "host_bound", "small_kernels")
+
+
+class Compiled(Change):
+    """Outermost modules are compiled in place; the program's other code runs as it is.
+
+    Parameters
+    ----------
+    observation : Observation
+    """
+
+    def __init__(self, observation: Observation) -> None:
+        self._modules = {id(root.module) for root in observation.roots}
+        # With the module itself, so that no other one gets its address.
+        self._calls: dict[int, tuple[Any, Any]] = {}
+        # The compiler wraps some of them for good when it first runs.
+        self._methods = dict(vars(sys.modules["torch"].nn.Module))
+
+    def apply(self, patches: Patches) -> None:  # noqa: D102
+        compiled: set[int] = set()
+
+        def around(module: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+            if id(module) not in compiled:
+                compiled.add(id(module))
+                patches.on_restore(lambda: setattr(module, "_compiled_call_impl", None))
+                module._compiled_call_impl = self._compiled(module)
+            if len(compiled) == len(self._modules):
+                # The compiler reads the calls of modules as PyTorch has them.
+                end()
+            return call(module, *args, **kwargs)
+
+        end = around_roots(patches, around)
+
+    def _compiled(self, module: Any) -> Any:
+        if id(module) not in self._calls:
+            compiled = sys.modules["torch"].compile(module._call_impl)
+            if id(module) not in self._modules:
+                return compiled
+            self._calls[id(module)] = module, compiled
+        return self._calls[id(module)][1]
+
+    def close(self) -> None:  # noqa: D102
+        self._calls.clear()
+        if "torch._dynamo" not in sys.modules:
+            return
+        report = sys.unraisablehook
+        # Variables that it had added to the modules of the program were taken out with the others.
+        sys.unraisablehook = _but_missing(report)
+        try:
+            sys.modules["torch._dynamo"].reset()
+            # By these `_not_compiled` sees whether the program has used the compiler.
+            sys.modules["torch._dynamo.utils"].counters.clear()
+        finally:
+            sys.unraisablehook = report
+            self._put_back_methods()
+
+    def _put_back_methods(self) -> None:
+        module = sys.modules["torch"].nn.Module
+        for name, value in dict(vars(module)).items():
+            if name not in self._methods:
+                delattr(module, name)
+            elif value is not self._methods[name]:
+                setattr(module, name, self._methods[name])
+
+
+def _but_missing(
+    report: Callable[[sys.UnraisableHookArgs], Any],
+) -> Callable[[sys.UnraisableHookArgs], Any]:
+    def hook(unraisable: sys.UnraisableHookArgs) -> None:
+        if not isinstance(unraisable.exc_value, KeyError):
+            report(unraisable)
+
+    return hook
+
+
+class Around(Change):
+    """Outermost calls of modules run in a context, or with changed arguments.
+
+    Parameters
+    ----------
+    call : callable
+        Of the module, its original call, its arguments and keywords.
+    """
+
+    def __init__(self, call: Callable[[Any, Callable[..., Any], Any, Any], Any]) -> None:
+        self._call = call
+
+    def apply(self, patches: Patches) -> None:  # noqa: D102
+        around_roots(patches, self._call)
+
+
+def _in_bfloat16(module: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    torch = sys.modules["torch"]
+    with torch.autocast(_device(module), dtype=torch.bfloat16):
+        return _in_float32(call(module, *args, **kwargs))
+
+
+def _in_float32(output: Any) -> Any:
+    torch = sys.modules["torch"]
+    if isinstance(output, torch.Tensor) and output.dtype == torch.bfloat16:
+        return output.float()
+    return output
+
+
+def _for_inference(module: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    torch = sys.modules["torch"]
+    if module.training or not torch.is_grad_enabled():
+        return call(module, *args, **kwargs)
+    with torch.inference_mode():
+        return call(module, *args, **kwargs)
+
+
+class ChannelsLast(Change):
+    """Weights and images have their channels last in memory."""
+
+    def apply(self, patches: Patches) -> None:  # noqa: D102
+        torch = sys.modules["torch"]
+        changed: set[int] = set()
+
+        def around(module: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+            if id(module) not in changed:
+                changed.add(id(module))
+                for parameter in module.parameters():
+                    if parameter.ndim == 4:
+                        self._convert(parameter, patches)
+            images = []
+            for part in args:
+                if getattr(part, "ndim", 0) == 4:
+                    part = part.to(memory_format=torch.channels_last)
+                images.append(part)
+            return call(module, *images, **kwargs)
+
+        around_roots(patches, around)
+
+    @staticmethod
+    def _convert(parameter: Any, patches: Patches) -> None:
+        before = parameter.data
+
+        def put_back() -> None:
+            before.copy_(parameter.data)
+            parameter.data = before
+
+        patches.on_restore(put_back)
+        parameter.data = before.to(memory_format=sys.modules["torch"].channels_last)
+
+
+def _device(module: Any) -> str:
+    for parameter in module.parameters():
+        return str(parameter.device.type)
+    return "cpu"
+
+
+def _no_roots(observation: Observation) -> str:
+    return "" if observation.roots else "no module of PyTorch was called"
+
+
+def _not_compiled(observation: Observation) -> str:
+    if why := _no_roots(observation):
+        return why
+    torch = sys.modules["torch"]
+    for root in observation.roots:
+        if isinstance(root.module, torch.jit.ScriptModule):
+            return "the model is compiled by TorchScript"
+        if root.module._compiled_call_impl is not None:
+            return "the model is compiled already"
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    if counters.get("frames"):
+        return "torch.compile was used in this process, whose compiled code would be dropped"
+    return ""
+
+
+def _not_bfloat16(observation: Observation) -> str:
+    if why := _no_roots(observation):
+        return why
+    torch = sys.modules["torch"]
+    module = observation.roots[0].module
+    kinds = {parameter.dtype for parameter in module.parameters()}
+    if torch.float32 not in kinds:
+        return "the model has no weights in float32"
+    if torch.is_autocast_enabled(_device(module)):
+        return "autocast is enabled already"
+    return ""
+
+
+def _not_channels_last(observation: Observation) -> str:
+    if not any(root.images for root in observation.roots):
+        return "no model has images, of four dimensions, as its input"
+    torch = sys.modules["torch"]
+    weights = [
+        parameter
+        for root in observation.roots
+        for parameter in root.module.parameters()
+        if parameter.ndim == 4
+    ]
+    if not weights:
+        return "the model has no convolutions"
+    if all(weight.is_contiguous(memory_format=torch.channels_last) for weight in weights):
+        return "the weights have their channels last already"
+    return ""
+
+
+def _not_inference(observation: Observation) -> str:
+    if why := _no_roots(observation):
+        return why
+    if any(root.graded and not root.training for root in observation.roots):
+        return ""
+    return "no model in evaluation mode is called with gradients enabled"
+
+
+EXPERIMENTS = (
+    Experiment(
+        "torch_compile",
+        "torch.compile",
+        "torch",
+        (*_HOST, "elementwise_kernels"),
+        _not_compiled,
+        Compiled,
+        "+ model.compile()",
+    ),
+    Experiment(
+        "bfloat16",
+        "bfloat16 by autocast",
+        "torch",
+        ("cpu_bf16", "mixed_precision", "tensor_cores"),
+        _not_bfloat16,
+        lambda _: Around(_in_bfloat16),
+        "- loss = loss_of(model(x), y)\n"
+        '+ with torch.autocast("cpu", dtype=torch.bfloat16):\n'
+        "+     loss = loss_of(model(x), y)",
+    ),
+    Experiment(
+        "channels_last",
+        "channels last in memory",
+        "torch",
+        ("tensor_cores", "gemm_alignment"),
+        _not_channels_last,
+        lambda _: ChannelsLast(),
+        "+ model = model.to(memory_format=torch.channels_last)\n"
+        "+ x = x.to(memory_format=torch.channels_last)",
+    ),
+    Experiment(
+        "inference_mode",
+        "inference mode",
+        "torch",
+        (*_HOST, "validation"),
+        _not_inference,
+        lambda _: Around(_for_inference),
+        "- output = model(x)\n+ with torch.inference_mode():\n+     output = model(x)",
+    ),
+)

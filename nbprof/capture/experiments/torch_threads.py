@@ -1,0 +1,41 @@
+"""The experiment on the threads of PyTorch's ops on the CPU."""
+
+from __future__ import annotations
+
+import sys
+
+from nbprof.capture.experiments.experiment import Change, Experiment, available_cores
+from nbprof.capture.experiments.observation import Observation
+from nbprof.capture.patches import Patches
+
+
+class Threads(Change):
+    """Ops of the CPU use all cores."""
+
+    def apply(self, patches: Patches) -> None:  # noqa: D102
+        torch = sys.modules["torch"]
+        before = torch.get_num_threads()
+        patches.on_restore(lambda: torch.set_num_threads(before))
+        torch.set_num_threads(available_cores())
+
+
+def _refusal(observation: Observation) -> str:
+    if not observation.roots:
+        return "no module of PyTorch was called"
+    threads = sys.modules["torch"].get_num_threads()
+    if threads >= available_cores():
+        return f"ops use {threads} threads, and {available_cores()} cores are available"
+    return ""
+
+
+EXPERIMENTS = (
+    Experiment(
+        "cpu_threads",
+        "as many threads as cores",
+        "torch",
+        ("idle_cores",),
+        _refusal,
+        lambda _: Threads(),
+        "+ torch.set_num_threads(len(os.sched_getaffinity(0)))",
+    ),
+)
