@@ -132,13 +132,13 @@ typedef struct {
     int32_t *message; /* [rows] */
     int64_t *value;   /* [rows]: a number, or where the content begins */
     int64_t *end;     /* [rows]: the byte behind the field */
-    int64_t *unread;  /* [MOST_TAGS / 8]: how many messages have a field without a rule, by number */
+    int64_t *unread; /* [MOST_TAGS / 8]: how many messages have a field without a rule, by number */
 } WireColumns;
 
 /* Reads the fields of messages by rules [levels, MOST_TAGS]; slots are below `slots`. Messages are
- * given by where their contents begin and end, or, where `ends` is NULL, by the bytes of their tags.
- * NULL where there is no memory for it. Nothing of the caller
- * is kept; the result is to be freed. */
+ * given by where their contents begin and end, or, where `ends` is NULL, by the bytes of their
+ * tags. NULL where there is no memory for it. Nothing of the caller is kept; the result is to be
+ * freed. */
 NBPROF_API Fields *nbprof_wire_fields(const uint8_t *data, int64_t length, const int64_t *starts,
                                       const int64_t *ends, int64_t count, const WireRule *rules,
                                       int64_t slots, const WireNumbers *out, WireSizes *sizes);

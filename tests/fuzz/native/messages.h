@@ -123,8 +123,8 @@ static bool read_fields(const uint8_t *data, int64_t length, const int64_t *star
     return all;
 }
 
-/* Makes a message of a field, and those of it that are in it, end where the data does: nothing would be read of one that is
- * cut off otherwise, least of all up to the last byte. */
+/* Makes a message of a field, and those of it that are in it, end where the data does: nothing
+ * would be read of one that is cut off otherwise, least of all up to the last byte. */
 static void fit(uint8_t *data, int64_t pos, int64_t end, uint8_t tag) {
     while (end - pos >= 2) {
         int64_t length;

@@ -1,6 +1,6 @@
-/* The reader of Perfetto traces: wire.c and nesting.c of the package are compiled with this file. An
- * input is some packets. Input and columns lie in blocks of exactly their size, so that a byte read
- * or written beyond them is seen; what comes out is checked as Python relies on it. */
+/* The reader of Perfetto traces: wire.c and nesting.c of the package are compiled with this file.
+ * An input is some packets. Input and columns lie in blocks of exactly their size, so that a byte
+ * read or written beyond them is seen; what comes out is checked as Python relies on it. */
 
 #include "../../../nbprof/native/nesting.h"
 #include "driver.h"
