@@ -10,13 +10,11 @@ https://perfetto.dev/docs/reference/synthetic-track-event
 
 from __future__ import annotations
 
-import contextlib
 import zlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from nbprof.core import wire
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, Buffer, Growing, SourceFile
 from nbprof.core.packed import allowed
@@ -35,7 +33,7 @@ from nbprof.formats.perfetto.gpu import Gpu
 from nbprof.formats.perfetto.sequences import Sequences, contents, integer, message, part
 from nbprof.formats.perfetto.texts import Texts
 from nbprof.formats.perfetto.tracks import Tracks
-from nbprof.formats.xspace.split import event_starts, spans
+from nbprof.formats.xspace.split import spans, starts_of_whole
 from nbprof.native import library
 
 PACKET_TAG = 0x0A
@@ -346,22 +344,4 @@ def _inflate(data: memoryview, result: Growing, *, per_packet: bool) -> bool:
 
 def _starts(buffer: Buffer) -> tuple[Int64s, int]:
     """Starts of packets, and the byte up to which they follow each other."""
-    last = buffer.size
-    for turn in range(3):
-        try:
-            (starts,), _ = event_starts(buffer.array, [(0, last)], PACKET_TAG)
-        except ReadError as error:
-            # Nearly always the byte of the field that is wrong; it may lie in it.
-            last = min(error.offset or 0, last - 1) if not turn else _walked(buffer)
-            continue
-        return starts, last
-    return np.zeros(0, np.int64), 0
-
-
-def _walked(buffer: Buffer) -> int:
-    """The byte to which packets follow each other, one after the other."""
-    offset = 0
-    with contextlib.suppress(ReadError):
-        while offset < buffer.size:
-            offset = wire.read_field(buffer.data, offset, buffer.size)[3]
-    return offset
+    return starts_of_whole(buffer.array, 0, buffer.size, PACKET_TAG)

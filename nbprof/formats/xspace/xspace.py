@@ -80,9 +80,9 @@ def read(
 ) -> Trace:
     """The events of one run, which may be several files, one a host.
 
-    Of a file that was cut off, the planes before the cut are kept and the receipt says so; all
-    other damage is an error. Of a file of records those that are damaged are left out, and named in
-    the receipt.
+    Of a file that was cut off, the planes before the cut are kept, or, of the first plane, the
+    events before it, and the receipt says so; all other damage is an error. Of a file of records
+    those that are damaged are left out, and named in the receipt.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def read(
     Raises
     ------
     ReadError
-        The file is no XSpace, was cut off before the end of its first plane, or went through a text
+        The file is no XSpace, was cut off before the end of its first event, or went through a text
         codec; names the file and the byte.
     """
     builder = _Builder(limit_bytes)
@@ -292,18 +292,15 @@ class _Builder:
         file.errors += space.errors
         file.warnings += space.warnings
         if space.truncated_at >= 0:
-            if len(space.planes) == 1:
-                planes = "1 plane before that is"
-            else:
-                planes = f"{len(space.planes):,} planes before that are"
-            file.truncations.append(
-                f"{label} is truncated: it ends inside the field at byte {space.truncated_at:,}."
-                f" The {planes} complete and shown; what comes after is missing. Copy the file"
-                " again, or record again."
-            )
+            planes = 0 if space.cut else len(space.planes)
+            text = notes.truncated(space.truncated_at, planes)
+            file.truncations.append(f"{label} is truncated: {text}")
         # Planes of one record are planes of their own, as they are in a file that is not in parts.
         before = dict(file.known)
+        first = len(self.planes)
         codes = [self._plane(plane, before.get(plane.name)) for plane in space.planes]
+        for plane in self.planes[first:]:
+            plane.is_cut = space.cut
         for index, batch in zip(owner, work, strict=True):
             self._batch(batch, codes[index], clock)
 
