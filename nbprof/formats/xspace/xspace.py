@@ -299,8 +299,8 @@ class _Builder:
         before = dict(file.known)
         first = len(self.planes)
         codes = [self._plane(plane, before.get(plane.name)) for plane in space.planes]
-        for plane in self.planes[first:]:
-            plane.is_cut = space.cut
+        for added in self.planes[first:]:
+            added.is_cut = space.cut
         for index, batch in zip(owner, work, strict=True):
             self._batch(batch, codes[index], clock)
 
