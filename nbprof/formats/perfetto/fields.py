@@ -140,7 +140,7 @@ class _Walk:
 
 
 def _is_valid(data: memoryview, start: int, end: int, spec: Spec, depth: int = 0) -> bool:
-    """Whether a message, with the messages in it that are read, is valid."""
+    """True for a message that is valid, with the messages in it that are read."""
     try:
         for number, kind, value, stop in wire.fields(data, start, end, depth):
             inner = spec.get(number) if kind == LENGTH else None

@@ -32,7 +32,7 @@ def unnamed_events(planes: str, count: int) -> Note:
 
 
 def truncated(offset: int, planes: int) -> str:
-    """Where a file ends, and what of it is shown: so many planes, or part of the first (0)."""
+    """The end of a file, and the part that is shown: so many planes, or some of the first (0)."""
     shown = f"{planes:,} planes before that are complete and"
     if planes == 1:
         shown = "1 plane before that is complete and"

@@ -57,7 +57,7 @@ class PlaneMessage:
 @dataclass
 class Space:
     """One file. `truncated_at` is the byte of the field that is incomplete, or -1; it is one of the
-    only plane's where that is `cut`.
+    only plane's where that `is_partial`.
     """
 
     planes: list[PlaneMessage]
@@ -65,7 +65,7 @@ class Space:
     warnings: list[str]
     hostnames: list[str]
     truncated_at: int
-    cut: bool
+    is_partial: bool
 
 
 @dataclass
@@ -115,23 +115,23 @@ def read_space(buf: wire.Bytes, size: int, strings: Strings) -> Space:
     """
     data = buf.data
     top = _Top()
-    stopped, cut = -1, None
+    stopped, partial = -1, None
     try:
         _walk(data, size, top)
     except CutError as error:
         stopped = top.stopped
         # Whole planes are worth keeping; without one, what is whole of the first.
         if 1 not in top.contents:
-            cut = _cut_plane(buf, size, stopped, error)
-            top.contents[1], stopped = [cut.span], cut.stop
+            partial = _cut_plane(buf, size, stopped, error)
+            top.contents[1], stopped = [partial.span], partial.stop
     inner = _plane_fields(buf, top.contents.get(1, []))
-    if cut is not None:
-        inner[0].contents[3] = np.concatenate([inner[0].spans(3), cut.line])
+    if partial is not None:
+        inner[0].contents[3] = np.concatenate([inner[0].spans(3), partial.line])
     starts, other_fields = event_starts(
         buf, [(a, b) for plane in inner for a, b in plane.spans(3).tolist()]
     )
-    if cut is not None and not sum(map(len, starts)):
-        raise cut.error
+    if partial is not None and not sum(map(len, starts)):
+        raise partial.error
     lines = (_line(data, *line, strings) for line in zip(starts, other_fields, strict=True))
     stats = stat_names(buf, [plane.spans(5) for plane in inner], strings)
     events = event_names(buf, [plane.spans(4) for plane in inner], stats, strings)
@@ -152,14 +152,14 @@ def read_space(buf: wire.Bytes, size: int, strings: Strings) -> Space:
         top.texts(data, 3, strings),
         top.texts(data, 4, strings),
         stopped,
-        cut is not None,
+        partial is not None,
     )
 
 
 @dataclass
 class _CutPlane:
-    """What is whole of a plane that the file ends in: its fields, those of the line behind them,
-    and the byte of the field that is incomplete.
+    """The complete fields of a plane that the file ends in, those of the line behind them, and the
+    byte of the field that is incomplete.
     """
 
     span: tuple[int, int]
@@ -182,19 +182,19 @@ def _cut_plane(buf: wire.Bytes, size: int, pos: int, error: CutError) -> _CutPla
         with contextlib.suppress(CutError):
             while stop < size:
                 stop = wire.read_field(data, stop, size, _PLANE_DEPTH)[3]
-        cut = _CutPlane((start, stop), _NO_SPANS, stop, error)
+        partial = _CutPlane((start, stop), _NO_SPANS, stop, error)
         with contextlib.suppress(CutError):
             line = _content(data, stop, size, 3)
-            cut.stop = starts_of_whole(buf, line, size)[1]
-            cut.line = np.array([[line, cut.stop]])
+            partial.stop = starts_of_whole(buf, line, size)[1]
+            partial.line = np.array([[line, partial.stop]])
     except ReadError:
         raise error from None
-    return cut
+    return partial
 
 
 def _content(data: memoryview, pos: int, size: int, wanted: int) -> int:
-    """Where the content of a message begins whose tag is at a byte; a `CutError` where there is no
-    such tag.
+    """The begin of the content of a message whose tag is at a byte; a `CutError` where there is
+    another field.
     """
     number, kind, after = wire.read_tag(data, pos, size)
     if (number, kind) != (wanted, LENGTH):

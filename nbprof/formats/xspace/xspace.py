@@ -292,7 +292,7 @@ class _Builder:
         file.errors += space.errors
         file.warnings += space.warnings
         if space.truncated_at >= 0:
-            planes = 0 if space.cut else len(space.planes)
+            planes = 0 if space.is_partial else len(space.planes)
             text = notes.truncated(space.truncated_at, planes)
             file.truncations.append(f"{label} is truncated: {text}")
         # Planes of one record are planes of their own, as they are in a file that is not in parts.
@@ -300,7 +300,7 @@ class _Builder:
         first = len(self.planes)
         codes = [self._plane(plane, before.get(plane.name)) for plane in space.planes]
         for added in self.planes[first:]:
-            added.is_cut = space.cut
+            added.is_cut = space.is_partial
         for index, batch in zip(owner, work, strict=True):
             self._batch(batch, codes[index], clock)
 
