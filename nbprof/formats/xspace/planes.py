@@ -98,7 +98,7 @@ class _Fields:
         return self.contents.get(number, _NO_SPANS)
 
 
-def read_space(buf: wire.Bytes, size: int, strings: Strings) -> Space:
+def read_space(buf: wire.Bytes, size: int, strings: Strings, *, in_part: bool = True) -> Space:
     """Everything in a file but the content of its events.
 
     Parameters
@@ -106,12 +106,14 @@ def read_space(buf: wire.Bytes, size: int, strings: Strings) -> Space:
     buf : uint8[size + PADDING]
     strings : Strings
         Counts texts that are no UTF-8.
+    in_part : bool
+        Whether part of a plane is read where the file ends in its first one.
 
     Raises
     ------
     ReadError
-        A field does not fit its message; a `CutError` when the file ends before its first event
-        does.
+        A field does not fit its message; a `CutError` when the file ends before its first plane
+        does, or its first event.
     """
     data = buf.data
     top = _Top()
@@ -122,6 +124,8 @@ def read_space(buf: wire.Bytes, size: int, strings: Strings) -> Space:
         stopped = top.stopped
         # Whole planes are worth keeping; without one, what is whole of the first.
         if 1 not in top.contents:
+            if not in_part:
+                raise
             partial = _cut_plane(buf, size, stopped, error)
             top.contents[1], stopped = [partial.span], partial.stop
     inner = _plane_fields(buf, top.contents.get(1, []))

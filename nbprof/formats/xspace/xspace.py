@@ -80,9 +80,9 @@ def read(
 ) -> Trace:
     """The events of one run, which may be several files, one a host.
 
-    Of a file that was cut off, the planes before the cut are kept, or, of the first plane, the
-    events before it, and the receipt says so; all other damage is an error. Of a file of records
-    those that are damaged are left out, and named in the receipt.
+    Of a file that was cut off, the planes before the cut are kept, or, of the first plane of the
+    only file, the events before it, and the receipt says so; all other damage is an error. Of a
+    file of records those that are damaged are left out, and named in the receipt.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def read(
         The file is no XSpace, was cut off before the end of its first event, or went through a text
         codec; names the file and the byte.
     """
-    builder = _Builder(limit_bytes)
+    builder = _Builder(limit_bytes, len(files) == 1)
     for file in files:
         if progress:
             progress(f"reading {file.name}")
@@ -182,8 +182,9 @@ class _File:
 class _Builder:
     """Collects the events of several files, then numbers names, lanes and strings across them."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, in_part: bool) -> None:
         self.limit = limit
+        self.in_part = in_part
         self.receipt = Receipt()
         self.strings = Strings()
         self.blobs = Blobs()
@@ -266,7 +267,7 @@ class _Builder:
         nothing behind.
         """
         file = self.file
-        space = read_space(buffer.array, buffer.size, self.strings)
+        space = read_space(buffer.array, buffer.size, self.strings, in_part=self.in_part)
         clock = self._clock(space.planes)
         size = xspace_batches.batch_size(
             sum(len(line.starts) for plane in space.planes for line in plane.lines)
