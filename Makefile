@@ -139,14 +139,15 @@ diagnosis: $(VENV)/.test
 answers: $(VENV)/.test
 	$(BIN)/python benchmarks/answers --store benchmarks/answers/measured.json
 
-## Wheels for every platform, and the source distribution, in dist/.
+## Wheels for every platform, and the source distribution, in dist/; their sizes.
 wheels: $(VENV)/.test
-	$(BIN)/python -m pip install --quiet build ziglang
+	$(BIN)/python -m pip install --quiet build ziglang "hatchling>=1.27" "hatch-jupyter-builder>=0.9.1" "jupyter-builder>=1.2,<2"
 	rm -rf dist
-	$(BIN)/python -m build --sdist
+	$(BIN)/python -m build --no-isolation --sdist
 	for target in $$($(BIN)/python nbprof/native/compile.py --targets); do \
-		NBPROF_TARGET=$$target $(BIN)/python -m build --wheel || exit 1; \
+		NBPROF_TARGET=$$target $(BIN)/python -m build --no-isolation --wheel || exit 1; \
 	done
+	$(BIN)/python -m tests.support.wheels dist
 
 clean:
 	rm -rf $(VENV) node_modules lib build dist nbprof/static/*.js* nbprof/labextension

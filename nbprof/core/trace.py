@@ -164,6 +164,8 @@ class Plane:
     stats: dict[str, object]
     ident: int = 0
     """Its number in the file."""
+    is_cut: bool = False
+    """The file ends in it: what its events are called may be missing."""
 
 
 @dataclass

@@ -41,20 +41,6 @@ _MOST_LENGTH = (1 << 31) - 1
 _FEW_MESSAGES = 32
 
 
-def _u(value: int) -> np.uint64:
-    return np.uint64(value)
-
-
-_TOP_BITS, _LOW_BITS = _u(0x8080808080808080), _u(0x0101010101010101)
-# Rounds that join groups of 7, 14 and 28 bits: minimum number of bytes, mask of the upper groups,
-# mask of the lower ones, distance.
-_ROUNDS = (
-    (2, _u(0x7F007F007F007F00), _u(0x007F007F007F007F), _u(1)),
-    (3, _u(0x3FFF00003FFF0000), _u(0x00003FFF00003FFF), _u(2)),
-    (5, _u(0x0FFFFFFF00000000), _u(0x000000000FFFFFFF), _u(4)),
-)
-
-
 class CutError(ReadError):
     """The bytes end inside a field: the file is truncated, or a length is wrong."""
 
@@ -248,57 +234,6 @@ def varints(buf: Bytes, pos: Int64s) -> tuple[Int64s, Int64s]:
         more = more[(byte & 0x80) != 0]
         shift += 7
     return value, after
-
-
-def words_of(buf: Bytes) -> Words:
-    """The eight bytes from any byte on, as little-endian numbers."""
-    return np.ndarray((len(buf) - 7,), "<u8", buf, 0, (1,))
-
-
-def word_varints(words: Words, pos: Int64s) -> tuple[Words, Int64s]:
-    """Varints at many positions of `words_of`, and the positions after them.
-
-    Faster than `varints` if many have several bytes. A varint of over ten bytes is not an error: it
-    ends 2^40 bytes further on.
-    """
-    # The lowest clear top bit ends a varint.
-    word = words[pos]
-    ends = ~word
-    ends &= _TOP_BITS
-    unended = np.flatnonzero(ends == 0) if not ends.all() else None
-    upto = ends - _u(1)
-    upto ^= ends
-    longest = int(upto.max())
-    word &= upto
-    word = close_gaps(word, (longest.bit_length() + 7) // 8)
-    upto &= _LOW_BITS
-    upto *= _LOW_BITS
-    upto >>= _u(56)
-    after = pos + upto.view(np.int64)
-    if unended is not None:
-        byte_offset = after[unended]
-        ninth = words[byte_offset]
-        tenth = (ninth >> _u(8)) & _u(0xFF)
-        ninth &= _u(0xFF)
-        short = ninth < _u(0x80)
-        word[unended] |= ((ninth & _u(0x7F)) << _u(56)) | np.where(
-            short, _u(0), (tenth & _u(1)) << _u(63)
-        )
-        after[unended] = byte_offset + np.where(short, 1, np.where(tenth < _u(0x80), 2, 1 << 40))
-    return word, after
-
-
-def close_gaps(word: Words, size: int) -> Words:
-    """Join the groups of seven bits of varints of up to `size` bytes; changes `word`."""
-    word &= ~_TOP_BITS
-    for least, upper, lower, distance in _ROUNDS:
-        if size < least:
-            break
-        high = word & upper
-        high >>= distance
-        word &= lower
-        word |= high
-    return word
 
 
 def write_varint(value: int) -> bytes:

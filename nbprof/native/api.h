@@ -15,7 +15,7 @@
 
 /* Raise it with every change of a function or structure that Python calls or fills: library.py
  * refuses a library of another version. */
-#define NBPROF_ABI_VERSION 2
+#define NBPROF_ABI_VERSION 3
 
 enum { STATUS_OK = 0, STATUS_UNEVEN = 1, STATUS_NO_MEMORY = 2 };
 

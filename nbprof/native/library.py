@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 """That of `api.h`."""
 
 NAMES = {"win32": "nbprof.dll", "darwin": "libnbprof.dylib"}

@@ -40,3 +40,28 @@ void nbprof_nesting_self_times(const int32_t *parent, const int64_t *duration, i
             self[parent[i]] = less(self[parent[i]], duration[i]);
     }
 }
+
+/* The open begins of a track are a chain: `other` of each is the one around it. */
+void nbprof_nesting_pairs(const int32_t *track, const uint8_t *begins, const int64_t *places,
+                          int64_t count, int32_t *open, int64_t tracks, int32_t *other) {
+    for (int64_t t = 0; t < tracks; t++) open[t] = -1;
+    for (int64_t i = 0; i < count; i++) {
+        int32_t place = (int32_t)places[i];
+        int32_t *innermost = &open[track[place]];
+        int32_t begin = *innermost;
+        other[place] = begin;
+        if (begins[place]) {
+            *innermost = place;
+        } else if (begin >= 0) {
+            *innermost = other[begin];
+            other[begin] = place;
+        }
+    }
+    for (int64_t t = 0; t < tracks; t++) {
+        for (int32_t begin = open[t]; begin >= 0;) {
+            int32_t around = other[begin];
+            other[begin] = -1;
+            begin = around;
+        }
+    }
+}

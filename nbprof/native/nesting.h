@@ -18,4 +18,12 @@ NBPROF_API void nbprof_nesting_depths(const int32_t *parent, int64_t count, uint
 NBPROF_API void nbprof_nesting_self_times(const int32_t *parent, const int64_t *duration,
                                           int64_t count, int64_t *self);
 
+/* Begins and ends of slices that are nested on each of `tracks` tracks: an end closes the begin
+ * that was opened last. `places` are those of all begins and ends in their order. At the place of a
+ * begin `other` gets that of its end, and the other way round; -1 for one that has no other.
+ * `open` [tracks] is scratch. */
+NBPROF_API void nbprof_nesting_pairs(const int32_t *track, const uint8_t *begins,
+                                     const int64_t *places, int64_t count, int32_t *open,
+                                     int64_t tracks, int32_t *other);
+
 #endif

@@ -1,4 +1,6 @@
-"""Parents, depths and self times of nested events, as `nesting.c` finds them."""
+"""Parents, depths and self times of nested events, and pairs of begins and ends, as `nesting.c`
+finds them.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +22,7 @@ class _Functions(NamedTuple):
     parents: Callable[..., None]
     depths: Callable[..., None]
     self_times: Callable[..., None]
+    pairs: Callable[..., None]
 
 
 @cache
@@ -28,13 +31,14 @@ def _functions() -> _Functions:
     assert loaded is not None
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     parents, depths = loaded.nbprof_nesting_parents, loaded.nbprof_nesting_depths
-    self_times = loaded.nbprof_nesting_self_times
-    for function in (parents, depths, self_times):
+    self_times, pairs = loaded.nbprof_nesting_self_times, loaded.nbprof_nesting_pairs
+    for function in (parents, depths, self_times, pairs):
         function.restype = None
     parents.argtypes = [pointer, pointer, pointer, number, number, pointer]
     depths.argtypes = [pointer, number, pointer]
     self_times.argtypes = [pointer, pointer, number, pointer]
-    return _Functions(parents, depths, self_times)
+    pairs.argtypes = [pointer, pointer, pointer, number, pointer, number, pointer]
+    return _Functions(parents, depths, self_times, pairs)
 
 
 def parents(lane: Int32s, start: Int64s, duration: Int64s, slack: int) -> Int32s:
@@ -61,6 +65,21 @@ def self_times(parent: Int32s, duration: Int64s) -> Int64s:
     parent, duration = _as(parent, np.int32), _as(duration, np.int64)
     result = np.empty(len(parent), np.int64)
     _functions().self_times(_address(parent), _address(duration), len(parent), _address(result))
+    return result
+
+
+def pairs(track: Int32s, begins: npt.NDArray[np.bool_], places: Int64s) -> Int32s:
+    """As `slices.pair` of Perfetto."""
+    assert len(track) == len(begins) <= np.iinfo(np.int32).max
+    assert int(places.min(initial=0)) >= 0
+    assert int(places.max(initial=-1)) < len(track)
+    assert int(track.min(initial=0)) >= 0
+    track, places = _as(track, np.int32), _as(places, np.int64)
+    begins = np.ascontiguousarray(begins)
+    tracks = int(track.max(initial=-1)) + 1
+    innermost, result = np.empty(tracks, np.int32), np.full(len(track), -1, np.int32)
+    events = (_address(track), _address(begins), _address(places), len(places))
+    _functions().pairs(*events, _address(innermost), tracks, _address(result))
     return result
 
 

@@ -18,17 +18,29 @@ Int64s = npt.NDArray[np.int64]
 _ROOM = 1 << 16
 
 
-_OK, _UNEVEN = 0, 1
-_MOST_TAGS = 1 << 10
-"""That of `wire.h`."""
+_OK = 0
+MOST_TAGS = 1 << 11
+"""That of `wire.h`: tags from here on have no rules."""
+MOST_MARKS = 32
+UNREAD, ROW, NUMBER, SMALL, MESSAGE = range(5)
+"""`FIELD_UNREAD` to `FIELD_MESSAGE` of `wire.h`."""
 
 
 class _Sizes(ctypes.Structure):
     _fields_ = (("rows", ctypes.c_int64), ("status", ctypes.c_int32))
 
 
-class _Pointers(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_void_p) for name in ("edges", "message", "value", "end"))
+class _NumberPointers(ctypes.Structure):
+    _fields_ = (
+        ("stride", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in ("numbers", "small", "marks", "left")),
+    )
+
+
+class _ColumnPointers(ctypes.Structure):
+    _fields_ = tuple(
+        (name, ctypes.c_void_p) for name in ("edges", "message", "value", "end", "unread")
+    )
 
 
 class _Functions(NamedTuple):
@@ -49,12 +61,118 @@ def _functions() -> _Functions:
     messages.restype = number
     messages.argtypes = [pointer, number, number, ctypes.c_uint8, pointer, number, counter]
     read.restype = pointer
-    read.argtypes = [pointer, number, pointer, pointer, number, ctypes.POINTER(_Sizes)]
+    read.argtypes = [
+        *(pointer, number, pointer, pointer, number, pointer, number),
+        ctypes.POINTER(_NumberPointers),
+        ctypes.POINTER(_Sizes),
+    ]
     sort.restype = None
-    sort.argtypes = [pointer, ctypes.POINTER(_Pointers)]
+    sort.argtypes = [pointer, ctypes.POINTER(_ColumnPointers)]
     free.restype = None
     free.argtypes = [pointer]
     return _Functions(messages, read, sort, free)
+
+
+class Rules(NamedTuple):
+    """Rules for each field, uint16[levels, MOST_TAGS, 4] of `WireRule` in `wire.h`, and the number
+    of slots.
+    """
+
+    table: npt.NDArray[np.uint16]
+    slots: int
+
+
+class Numbers:
+    """The columns of `WireNumbers` in `wire.h`.
+
+    Parameters
+    ----------
+    count : int
+    numbers, small : int
+        How many columns of each there are.
+    """
+
+    def __init__(self, count: int, numbers: int = 0, small: int = 0) -> None:
+        self.numbers = np.zeros((numbers, count), np.int64)
+        self.small = np.zeros((small, count), np.int32)
+        self.marks = np.empty(count, np.uint32)
+        self.left = np.empty(count, np.bool_)
+
+    def pointers(self, first: int) -> _NumberPointers:
+        """Addresses of the columns, from one message on."""
+        return _NumberPointers(
+            len(self.left),
+            self.numbers.ctypes.data + 8 * first,
+            self.small.ctypes.data + 4 * first,
+            self.marks.ctypes.data + 4 * first,
+            self.left.ctypes.data + first,
+        )
+
+
+class Columns(NamedTuple):
+    """The columns of `WireColumns` in `wire.h`."""
+
+    edges: Int64s
+    message: npt.NDArray[np.int32]
+    value: Int64s
+    end: Int64s
+    unread: Int64s
+
+
+def read(
+    buf: npt.NDArray[np.uint8],
+    start: Int64s,
+    end: Int64s | None,
+    rules: Rules,
+    numbers: Numbers,
+    first: int = 0,
+) -> Columns:
+    """Reads the fields of messages by rules; their numbers go to the columns from `first` on.
+
+    Other threads run meanwhile.
+
+    Parameters
+    ----------
+    buf : uint8[n]
+    start, end : int64[messages]
+        Where their contents begin and end; without ends, the bytes of their tags.
+    """
+    assert len(start) <= len(numbers.left) - first
+    assert rules.table.dtype == np.uint16
+    assert rules.table.shape[1:] == (MOST_TAGS, 4)
+    functions = _functions()
+    start = np.ascontiguousarray(start, np.int64)
+    ends = None
+    if end is not None:
+        assert len(start) == len(end)
+        end = np.ascontiguousarray(end, np.int64)
+        ends = end.ctypes.data
+    sizes = _Sizes()
+    handle = functions.fields(
+        buf.ctypes.data,
+        len(buf),
+        start.ctypes.data,
+        ends,
+        len(start),
+        rules.table.ctypes.data,
+        rules.slots,
+        numbers.pointers(first),
+        sizes,
+    )
+    try:
+        if sizes.status != _OK:
+            raise MemoryError
+        result = Columns(
+            np.empty(rules.slots + 2, np.int64),
+            np.empty(sizes.rows, np.int32),
+            np.empty(sizes.rows, np.int64),
+            np.empty(sizes.rows, np.int64),
+            np.empty(MOST_TAGS // 8, np.int64),
+        )
+        functions.columns(handle, _ColumnPointers(*(array.ctypes.data for array in result)))
+    finally:
+        functions.free(handle)
+    return result
 
 
 class Column(NamedTuple):
@@ -68,32 +186,29 @@ class Column(NamedTuple):
     end: Int64s
 
 
+@cache
+def _rows_of_all() -> Rules:
+    """Rules by which all fields are rows, those of a tag in the slot of its number."""
+    table = np.zeros((1, MOST_TAGS, 4), np.uint16)
+    table[0, :, 0] = ROW
+    table[0, :, 1] = np.arange(MOST_TAGS)
+    return Rules(table, MOST_TAGS)
+
+
 def columns(buf: npt.NDArray[np.uint8], start: Int64s, end: Int64s) -> list[Column] | None:
     """All fields of messages by where their contents begin and end, by tag; None where one is not
     written as usual.
     """
-    assert len(start) == len(end)
-    functions = _functions()
-    start, end = np.ascontiguousarray(start, np.int64), np.ascontiguousarray(end, np.int64)
-    places = (start.ctypes.data, end.ctypes.data, len(start))
-    sizes = _Sizes()
-    handle = functions.fields(buf.ctypes.data, len(buf), *places, sizes)
-    try:
-        if sizes.status == _UNEVEN:
-            return None
-        if sizes.status != _OK:
-            raise MemoryError
-        edges = np.empty(_MOST_TAGS + 2, np.int64)
-        message, value, stop = (np.empty(sizes.rows, np.int64) for _ in range(3))
-        arrays = (edges, message, value, stop)
-        functions.columns(handle, _Pointers(*(array.ctypes.data for array in arrays)))
-    finally:
-        functions.free(handle)
-    tags = np.flatnonzero(np.diff(edges[: _MOST_TAGS + 1])).tolist()
-    rows = [slice(edges[tag], edges[tag + 1]) for tag in tags]
+    numbers = Numbers(len(start))
+    rows = read(buf, start, end, _rows_of_all(), numbers)
+    if numbers.left.any():
+        return None
+    tags = np.flatnonzero(np.diff(rows.edges[: MOST_TAGS + 1])).tolist()
+    parts = [slice(rows.edges[tag], rows.edges[tag + 1]) for tag in tags]
+    message = rows.message.astype(np.int64)
     return [
-        Column(tag, message[part], value[part], stop[part])
-        for tag, part in zip(tags, rows, strict=True)
+        Column(tag, message[part], rows.value[part], rows.end[part])
+        for tag, part in zip(tags, parts, strict=True)
     ]
 
 
@@ -135,7 +250,7 @@ class Messages:
             self._put_away()
 
     def taken(self) -> Int64s:
-        """What was added since the last time."""
+        """Those that were added since the last time."""
         self._put_away()
         parts, self._parts = self._parts, []
         return parts[0] if len(parts) == 1 else np.concatenate(parts)

@@ -81,6 +81,7 @@ def partial(
     ReadError
     """
     run = Run.read(files, capture, keep=False, given_peaks=given_peaks, units=units)
+    _refuse_unnamed(run)
     # Before the analysis adds to it: notes of the analysis are of all hosts together.
     receipt = deepcopy(run.as_read.receipt)
     notes = [note for note in receipt.entries if note != receipt.about_cut]
@@ -292,6 +293,13 @@ def reads_separately(files: RunFiles, workers: parallel.Workers | None = None) -
     return by_name(files.format).separate_hosts and len(files.files) > limit
 
 
+def _refuse_unnamed(run: Run) -> None:
+    """Raises a `ReadError` for a host whose events have no names: beside others it is missing."""
+    trace = run.as_read
+    if trace.planes and all(plane.is_cut for plane in trace.planes):
+        raise ReadError(trace.receipt.cut[0].what, path=trace.receipt.cut[0].file)
+
+
 def open_run(
     files: RunFiles,
     capture: CaptureInfo | None = None,
@@ -326,7 +334,7 @@ def open_run(
     first_error: ReadError | None = None
     while True:
         try:
-            return Run.read(
+            run = Run.read(
                 files,
                 capture,
                 progress,
@@ -334,6 +342,9 @@ def open_run(
                 given_peaks=given_peaks,
                 graph_captures=graph_captures,
             )
+            if first_error is not None:
+                _refuse_unnamed(run)
+            return run
         except ReadError as error:
             first_error = first_error or error
             remaining = _without(files, error)

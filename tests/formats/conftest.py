@@ -8,6 +8,8 @@ import uuid
 import fsspec
 import pytest
 
+from nbprof.native import library
+
 
 @pytest.fixture
 def memory():
@@ -25,3 +27,13 @@ def memory():
     yield put
     if fs.exists(root):
         fs.rm(root, recursive=True)
+
+
+@pytest.fixture
+def without_library(monkeypatch):
+    """Leaves the compiled readers out from then on."""
+
+    def leave_out():
+        monkeypatch.setattr(library, "load", lambda: library.Loaded(None, "it was left out"))
+
+    return leave_out

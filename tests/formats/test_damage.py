@@ -53,8 +53,8 @@ def test_random_damage_ends_in_a_sentence_or_a_profile(tmp_path, seed):
 
 
 def test_truncation_at_every_byte(read):
-    """Planes that are whole are kept and the receipt names the byte; without one it is an error.
-    Nothing of a cut plane is shown.
+    """Planes that are whole are kept and the receipt names the byte; without one, events that are.
+    Nothing of a cut plane behind others is shown.
     """
     planes = []
     for name in ("/host:CPU", "/device:GPU:0"):
@@ -63,14 +63,21 @@ def test_truncation_at_every_byte(read):
         planes.append(plane)
     data = write(*planes)
     ends = [len(chunk(1, planes[0].encode())), len(b"".join(chunk(1, p.encode()) for p in planes))]
+    event = planes[0].event("op 0", 0, MS, tag=0, text="x")
+    first_event = data.index(event) + len(event)
     for cut in range(1, len(data)):
         whole = sum(end <= cut for end in ends)
-        if not whole:
+        if cut < first_event:
             with pytest.raises(ReadError, match=r"host.xplane.pb, byte \d+: .*truncated") as caught:
                 read(data[:cut])
             assert caught.value.offset <= cut
             continue
         trace = read(data[:cut])
+        if not whole:
+            assert [p.name for p in trace.planes if p.is_cut] == ["/host:CPU"]
+            assert 1 <= trace.receipt.events <= 3
+            assert trace.receipt.read_in_part
+            continue
         assert [p.name for p in trace.planes] == ["/host:CPU", "/device:GPU:0"][:whole]
         assert trace.receipt.events == 3 * whole
         notes = [n.text for n in trace.receipt.entries if n.level == "warning"]

@@ -17,23 +17,17 @@ from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile
 from nbprof.core.trace import BYTES, TEXT
 from nbprof.formats.chrome import chrome
+from nbprof.formats.perfetto import perfetto
 from nbprof.formats.xspace import xspace
 from nbprof.native import chrome as native
 from nbprof.native import compile as native_compile
 from nbprof.native import library
 from tests.fuzz import formats
 from tests.support.chrome import compact, complete, kineto, read, slices_of
+from tests.support.perfetto import every_kind
 from tests.support.profiles import needed
 
 DATA = Path(__file__).parents[1] / "data"
-
-
-@pytest.fixture
-def without_library(monkeypatch):
-    def leave_out():
-        monkeypatch.setattr(library, "load", lambda: library.Loaded(None, "it was left out"))
-
-    return leave_out
 
 
 def test_the_library_is_there():
@@ -157,9 +151,9 @@ def told(trace):
     }
 
 
-def read_or_refused(path):
+def read_or_refused(path, reader=xspace):
     try:
-        return told(xspace.read([LocalFile(path)]))
+        return told(reader.read([LocalFile(path)]))
     except ReadError as error:
         return str(error)
 
@@ -172,6 +166,29 @@ def test_damaged_xspaces_without_the_library(number, tmp_path, without_library):
     expected = read_or_refused(path)
     without_library()
     assert read_or_refused(path) == expected
+
+
+@pytest.mark.parametrize("number", range(60))
+def test_damaged_perfetto_traces_without_the_library(number, tmp_path, without_library):
+    path = tmp_path / "host.pftrace"
+    (data,) = formats.draw("perfetto", 3, number).values()
+    path.write_bytes(data)
+    expected = read_or_refused(path, perfetto)
+    without_library()
+    assert read_or_refused(path, perfetto) == expected
+
+
+def test_perfetto_traces_without_the_library(tmp_path, without_library):
+    path = tmp_path / "host.pftrace"
+    path.write_bytes(every_kind().bytes())
+    expected = perfetto.read([LocalFile(path)])
+    assert "native_reader_missing" not in set(expected.receipt.notes["key"])
+    without_library()
+    found = perfetto.read([LocalFile(path)])
+    assert told(found) == told(expected)
+    notes = found.receipt.notes.set_index("key")
+    assert notes.loc["native_reader_missing", "level"] == "info"
+    assert "Perfetto traces" in notes.loc["native_reader_missing", "text"]
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("xspace/*.pb")), ids=lambda path: path.name)

@@ -16,7 +16,7 @@ import pytest
 import nbprof
 from nbprof.core import wire
 from nbprof.core.errors import ReadError
-from nbprof.core.wire import FIXED64, LENGTH
+from nbprof.core.wire import FIXED32, FIXED64, VARINT
 from nbprof.formats.perfetto import fields as perfetto_fields
 from nbprof.formats.perfetto.perfetto import _PACKET
 from nbprof.formats.perfetto.slices import pair
@@ -26,6 +26,7 @@ from tests.support import xspace
 from tests.support.notes import numbers, of_key
 from tests.support.perfetto import CLEARED, NEEDS, Recording, Story, events_of, every_kind, pb, read
 from tests.support.profiles import ROOT
+from tests.support.xspace import chunk, number
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -69,15 +70,17 @@ def test_ends_close_the_last_open_begin_and_what_has_no_other_half_is_said() -> 
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_pairs_are_those_of_a_stack(seed: int) -> None:
+def test_pairs_are_those_of_a_stack(seed: int, without_library) -> None:
     rng = Random(seed)
     count = rng.randrange(1, 300)
     track = np.array([rng.randrange(4) for _ in range(count)], np.int32)
     time = np.array([rng.randrange(50) for _ in range(count)], np.int64)
     begins = np.array([rng.random() < rng.choice((0.3, 0.5, 0.8)) for _ in range(count)])
+    ends = ~begins & np.array([rng.random() < 0.9 for _ in range(count)])
+    others = np.flatnonzero(~begins & ~ends).tolist()
     stacks: dict[int, list[int]] = {}
     expected, lost = set(), set()
-    for i in sorted(range(count), key=lambda i: (time[i], i)):
+    for i in sorted(set(range(count)) - set(others), key=lambda i: (time[i], i)):
         stack = stacks.setdefault(int(track[i]), [])
         if begins[i]:
             stack.append(i)
@@ -85,10 +88,15 @@ def test_pairs_are_those_of_a_stack(seed: int) -> None:
             expected.add((stack.pop(), i))
         else:
             lost.add(i)
-    found = pair(track, time, begins)
-    assert set(zip(found.begin.tolist(), found.end.tolist(), strict=True)) == expected
-    assert set(found.open.tolist()) == {i for stack in stacks.values() for i in stack}
-    assert set(found.lost.tolist()) == lost
+    found = pair(track, time, begins, ends)
+    assert [(i, j) for i, j in enumerate(found.tolist()) if begins[i] and j >= 0] == sorted(
+        expected
+    )
+    assert all(found[j] == i for i, j in expected)
+    none = set(np.flatnonzero(found < 0).tolist())
+    assert none == lost | {i for stack in stacks.values() for i in stack} | set(others)
+    without_library()
+    assert pair(track, time, begins, ends).tolist() == found.tolist()
 
 
 def test_events_whose_names_were_lost_are_left_out_until_the_state_begins_anew() -> None:
@@ -577,38 +585,42 @@ def test_compressed_packets_that_are_damaged_or_too_many() -> None:
         read(alone.SerializeToString())
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_layouts_lockstep_and_one_by_one_read_the_same(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("seed", range(6))
+def test_fields_without_the_library_are_the_same(seed: int, without_library) -> None:
     rng = Random(seed)
     data = Story.random(rng, 700).perfetto(rng, interned=rng.random() < 0.5)
+    # Tags that have no rule: of a packet, and of its event.
+    event = chunk(11, number(9, 3) + number(5000, 1))
+    data += 2 * chunk(1, number(8, 7) + number(98, 1) + number(98, 2) + event)
+    data += chunk(1, number(8, 7) + number(300, 1)) + chunk(1, number(8, 7) + number(8, 5))
     buf = wire.buffer(data)
     (starts,), _ = event_starts(buf, [(0, len(data))], 0x0A)
     start, end = spans(buf, starts)
     # Some that are not valid, each in its own way.
-    for at in rng.sample(range(len(start)), 25):
-        buf[rng.randrange(int(start[at]), int(end[at]))] = rng.choice((0xFF, 0x07, 0x00))
+    for at in rng.sample(range(len(start)), 45):
+        buf[rng.randrange(int(start[at]), int(end[at]))] = rng.choice((0xFF, 0x07, 0x00, 0x0B))
 
     def found() -> dict[str, Any]:
         fields = perfetto_fields.read(buf, start, end, _PACKET)
-        out: dict[str, Any] = {"bad": fields.bad.tolist()}
-        for path in ((8,), (10,), (13,), (11, 9), (11, 10), (11, 11), (11, 30), (11, 6, 3)):
-            out[str(path)] = fields.number(*path).tolist()
+        out: dict[str, Any] = {"bad": fields.bad.tolist(), "unread": fields.unread}
+        for path in ((8,), (11, 10), (11, 11), (11, 30), (11, 6, 3), (53, 11)):
+            out[f"number {path}"] = fields.number(*path).tolist()
+        for path in ((10,), (13,), (58,), (11, 9), (42,)):
+            out[f"small {path}"] = fields.small(*path).tolist()
         for path in ((11, 4), (11, 23), (11, 22), (12,), (60,)):
-            out[str(path)] = [column.tolist() for column in fields.spans(*path)]
-        out["events"] = fields.has(11).tolist()
+            out[f"spans {path}"] = [column.tolist() for column in fields.spans(*path)]
+        for path in ((8,), (11,), (11, 11), (11, 30), (12,), (53,), (99,)):
+            out[f"has {path}"] = fields.has(*path).tolist()
         out["ids"] = [column.tolist() for column in fields.numbers(11, 3)]
-        out["flows"] = [column.tolist() for column in fields.numbers(11, 47, kind=FIXED64)]
+        for kind in (FIXED64, FIXED32, VARINT):
+            out[f"flows {kind}"] = [column.tolist() for column in fields.numbers(11, 47, kind=kind)]
         return out
 
-    by_layout = found()
-    monkeypatch.setattr(perfetto_fields, "_FEW", 1 << 30)
-    in_lockstep = found()
-    monkeypatch.setattr(perfetto_fields, "_ALONE", 1 << 30)
-    assert by_layout == in_lockstep == found()
-    assert sum(by_layout["bad"]) > 3
-    assert LENGTH == 2
+    compiled = found()
+    without_library()
+    assert found() == compiled
+    assert sum(compiled["bad"]) > 3
+    assert {98, 300} <= set(compiled["unread"])
 
 
 def test_perfetto_and_xspace_are_told_apart() -> None:

@@ -178,8 +178,18 @@ def test_depth_needs_no_recursion():
 )
 def test_short_programs_do_not_make_large_ones(monkeypatch, data, message):
     monkeypatch.setattr(plain_pickle, "_FREE", 1 << 10)
+    monkeypatch.setattr(plain_pickle, "_FREE_PARTS", 1 << 10)
     with pytest.raises(ReadError, match=message):
         load(data + b"N" * 4096)
+
+
+def test_memory_follows_the_length_of_the_file():
+    """Of four million empty lists only the first ones are built."""
+    with pytest.raises(ReadError, match="more parts") as caught:
+        load(b"\x80\x04]" + b"]\x94" * (1 << 22) + b".")
+    assert caught.value.offset < 1 << 20
+    dense = [{"address": i, "frames": []} for i in range(60_000)]
+    assert load(pickle.dumps(dense, 2)) == dense
 
 
 @pytest.mark.parametrize("size", range(20, 60))

@@ -225,7 +225,7 @@ def test_the_compiled_reader_reads_what_is_written_as_usual():
 @pytest.mark.parametrize(
     "odd",
     [
-        number(128, 1),
+        number(256, 1),
         b"\x7b\x7c",
         b"\x88\x00\x01",
         b"\x00",

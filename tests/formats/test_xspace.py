@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from nbprof.core import wire
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile
 from nbprof.formats.xspace import xspace
+from nbprof.profiles.load import load
 from tests.support.xspace import PlaneWriter, Ref, UInt, chunk, number, training_run
 from tests.support.xspace import xspace as write
+
+DATA = Path(__file__).parents[1] / "data"
 
 
 def read(tmp_path, data, name="host.xplane.pb"):
@@ -93,22 +99,53 @@ def test_nesting_gives_parent_depth_and_self_time(tmp_path):
     assert events.self_time.tolist() == [7, 2, 1, 5]
 
 
-def test_every_truncation_is_an_error_or_loses_nothing_silently(tmp_path):
+def test_every_truncation_is_an_error_or_loses_nothing_silently(tmp_path, without_library):
     data = training_run(2)
-    whole = read(tmp_path, data).receipt.events
-    accepted, sentences = 0, []
+    whole = read(tmp_path, data)
+    assert not any(plane.is_cut for plane in whole.planes)
+    told, sentences = {}, []
     for cut in range(1, len(data), 37):
         try:
             trace = read(tmp_path, data[:cut])
         except ReadError as error:
             sentences.append(str(error))
         else:
+            told[cut] = (trace.receipt.events, str(trace.receipt), list(trace.names))
             # Only a cut between top-level fields leaves a valid file: then no plane is lost.
-            assert trace.receipt.events == whole
-            accepted += 1
-    assert len(sentences) > 10
+            is_whole = trace.receipt.events == whole.receipt.events and not trace.receipt.cut
+            assert is_whole or len(trace.receipt.cut) == 1
+            assert is_whole or "is truncated: it ends inside the field at byte" in told[cut][1]
+    assert len(told) > 5
+    assert any(plane.is_cut for plane in read(tmp_path, data[: min(told)]).planes)
+    assert sentences
     assert all("host.xplane.pb" in s and "truncated" in s for s in sentences)
-    assert accepted <= 1
+    assert [events for events, *_ in told.values()] == sorted(e for e, *_ in told.values())
+    without_library()
+    for cut, expected in list(told.items())[::3]:
+        trace = read(tmp_path, data[:cut])
+        notes = trace.receipt.notes
+        trace.receipt.entries = [
+            n for n in trace.receipt.entries if n.key != "native_reader_missing"
+        ]
+        assert len(trace.receipt.entries) == len(notes) - 1
+        assert (trace.receipt.events, str(trace.receipt), list(trace.names)) == expected
+
+
+def test_the_only_plane_cut_at_60_percent_has_its_events_and_no_figures(tmp_path):
+    """Names and stats of its events come behind them: what they were is unknown."""
+    recording = (DATA / "xspace/tf_cpu.xplane.pb").read_bytes()
+    planes = [recording[a:b] for n, _, a, b in wire.fields(recording, 0, len(recording)) if n == 1]
+    data = chunk(1, max(planes, key=len))
+    path = tmp_path / "host.xplane.pb"
+    for part in (0.6, 0.99):
+        path.write_bytes(data[: int(part * len(data))])
+        profile = load(path)
+        (cut,) = profile.receipt.notes.query("key == 'file_read_in_part'")["text"]
+        assert "events of its first plane before that are shown" in cut
+        assert profile.steps.frame.empty
+        assert profile.ops.frame.empty
+        assert "events, 0 dropped" in profile.text()
+        assert "File truncated" in profile.text()
 
 
 def test_text_codec_damage_is_recognised(tmp_path):

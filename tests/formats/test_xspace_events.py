@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbprof.core import wire
-from nbprof.core.wire import word_varints, words_of
 from nbprof.formats.xspace import general as xspace_general
 from nbprof.formats.xspace.split import spans
 from nbprof.native import xspace as native
-from tests.support.xspace import chunk, double, number, varint
+from tests.support.xspace import chunk, double, number
 
 UINT64 = st.integers(0, 2**64 - 1)
 
@@ -40,22 +39,6 @@ def test_numbers_of_every_length(values):
     assert events.offset.view(np.uint64).tolist() == values
     assert not events.left.any()
     assert not len(stats.row)
-
-
-@given(st.lists(UINT64, min_size=1))
-def test_numbers_at_many_places_at_once(values):
-    data = [varint(v) for v in values]
-    ends = np.cumsum([len(each) for each in data])
-    got, after = word_varints(words_of(wire.buffer(b"".join(data))), ends - list(map(len, data)))
-    assert got.tolist() == values
-    assert after.tolist() == ends.tolist()
-
-
-def test_a_varint_of_eleven_bytes_ends_nowhere():
-    buf = wire.buffer(b"\xff" * 10 + b"\x01" + b"\xff" * 9 + b"\x01")
-    _, after = word_varints(words_of(buf), np.array([0, 11]))
-    assert after[0] > 10**12
-    assert after[1] == 21
 
 
 def stat(chance, ident, kind):

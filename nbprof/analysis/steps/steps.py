@@ -561,8 +561,10 @@ def _time_ms(
 
 def step_of_spans(
     group: Int64s, of_span: npt.NDArray[np.integer], used: npt.NDArray[np.bool_]
-) -> tuple[Int64s, Int64s]:
-    """The spans that belong to a step: the index of the step (groups ascend), and of the span."""
+) -> tuple[Int64s, Int64s | slice]:
+    """The spans that belong to a step: the index of the step (groups ascend), and of the span; a
+    slice where all do, which copies nothing.
+    """
     last_group = int(group[-1]) if len(group) else -1
     if last_group >= _MOST_GROUPS:
         step = np.searchsorted(group, of_span)
@@ -573,9 +575,14 @@ def step_of_spans(
     # The last row is for no step.
     table = np.full(last_group + 2, -1, np.int64)
     table[group[group >= 0]] = np.flatnonzero(group >= 0)
-    of_span = np.where((of_span < 0) | (of_span > last_group), last_group + 1, of_span)
+    outside = (of_span < 0) | (of_span > last_group)
+    if outside.any():
+        of_span = np.where(outside, last_group + 1, of_span)
     step = table[of_span]
-    rows = np.flatnonzero(used & (step >= 0))
+    in_step = used & (step >= 0)
+    if in_step.all():
+        return step, slice(None)
+    rows = np.flatnonzero(in_step)
     return step[rows], rows
 
 
@@ -598,11 +605,15 @@ def time_by_class(
 
     def spans(value: int) -> tuple[Int64s, Int64s]:
         rows = np.flatnonzero(cls == value)
-        in_step = step[rows]
-        low = np.maximum(start[rows], begin[in_step])
-        high = np.minimum(end[rows], stop[in_step])
+        # These are the largest arrays of an output: what is done with each is done in place.
+        in_step, low, high = step[rows], start[rows], end[rows]
+        del rows
+        np.maximum(low, begin[in_step], out=low)
+        np.minimum(high, stop[in_step], out=high)
         shift = offset[in_step]
-        return low + shift, high + shift
+        low += shift
+        high += shift
+        return low, high
 
     low, high = begin + offset, stop + offset
     layers = sweep.layers(sweep.occurring(cls), spans)

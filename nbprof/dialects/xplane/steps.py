@@ -74,7 +74,7 @@ def markers(
     for key, root in groups.roots.items():
         # A root whose name is only its number was not marked by the program.
         if not groups.names[key].isdigit():
-            marker[root] = True
+            marker[root] = placed.on_host[root]
     rows = np.flatnonzero(marker)
     parts.append(tables.marked(events, rows, host, groups.group).frame())
     texts = [""] * len(rows)

@@ -184,12 +184,15 @@ def _name_lanes(trace: Trace) -> None:
     derived = by_id | thread.str.partition(" - from #")[0].isin(_DERIVED_NAMES).to_numpy()
     # Lists: each look-up of a value in a series is slow.
     texts, line_ids = thread.tolist(), lanes["line_id"].tolist()
+    of_plane = lanes["plane"].tolist()
     rows = []
     for i, plane in enumerate(map(str, planes.tolist())):
         if _DEVICE.match(plane) or plane.startswith("#Chip"):
             lane = _device_lane(plane, texts[i], line_ids[i], bool(derived[i]), i)
         else:
             lane = _host_lane(plane, texts[i], bool(by_id[i]), bool(is_around[i]), (int(row[i]), i))
+        if trace.planes[of_plane[i]].is_cut:
+            lane = lane._replace(kind="unnamed")
         rows.append(lane._replace(thread=lane.thread or _unnamed(line_ids[i])))
     lanes["plane_name"] = planes
     fill(lanes, rows)

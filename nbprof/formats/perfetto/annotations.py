@@ -20,11 +20,11 @@ from nbprof.formats.build import stable_order
 from nbprof.formats.chrome.part import Rows
 from nbprof.formats.perfetto import fields as perfetto_fields
 from nbprof.formats.perfetto import sequences as perfetto_sequences
-from nbprof.formats.perfetto.fields import Fields, Spec
+from nbprof.formats.perfetto.fields import NUMBER, Fields, Spec
 from nbprof.formats.perfetto.sequences import Sequences, part
 from nbprof.formats.perfetto.texts import Texts
 
-_SPEC: Spec = dict.fromkeys((1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 17))
+_SPEC: Spec = {1: NUMBER, **dict.fromkeys((2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 17))}
 _DEEPEST = 32
 # Longer parts of a dotted name are cut: each may be repeated by a million others.
 _LONGEST_NAME = 200

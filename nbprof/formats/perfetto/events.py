@@ -24,9 +24,9 @@ from nbprof.formats.chrome.slices import packed
 from nbprof.formats.perfetto import annotations as perfetto_annotations
 from nbprof.formats.perfetto import notes
 from nbprof.formats.perfetto import sequences as perfetto_sequences
-from nbprof.formats.perfetto.fields import Fields, Spec, numbered
+from nbprof.formats.perfetto.fields import NUMBER, SMALL, Fields, Spec, numbered
 from nbprof.formats.perfetto.sequences import Sequences
-from nbprof.formats.perfetto.slices import Pairs, pair
+from nbprof.formats.perfetto.slices import pair
 from nbprof.formats.perfetto.texts import Texts
 from nbprof.formats.perfetto.tracks import Place, Track, Tracks
 
@@ -59,7 +59,9 @@ _TYPED = (
     56,
 )
 SPEC: Spec = {
-    **dict.fromkeys((3, 4, 9, 10, 11, 12, 22, 23, 30, 31, 36, 42, 44, 45, 46, 47, 48)),
+    **dict.fromkeys((10, 11), NUMBER),
+    9: SMALL,
+    **dict.fromkeys((3, 4, 12, 22, 23, 30, 31, 36, 42, 44, 45, 46, 47, 48)),
     **dict.fromkeys(_TYPED),
 }
 """The fields of a track event that are read."""
@@ -182,33 +184,23 @@ class Events:
 
     def add_to(self, builder: Builder, host: str) -> None:
         """Puts the events into a trace."""
-        begins = self.type == _BEGIN
-        spans = np.flatnonzero(begins | (self.type == _END))
-        # Nearly always all packets from one on: then nothing is copied.
-        some: slice | Int64s = spans
-        if len(spans) and spans[-1] - spans[0] + 1 == len(spans):
-            some = slice(int(spans[0]), int(spans[-1]) + 1)
-        pairs = pair(self.track[some], self.time[some], begins[some])
-        self.receipt.skip(notes.ENDS_WITHOUT_BEGIN, len(pairs.lost), key="ends_without_begin")
+        begins, ends = self.type == _BEGIN, self.type == _END
+        other = pair(self.track, self.time, begins, ends)
+        lost = int((ends & (other < 0)).sum())
+        self.receipt.skip(notes.ENDS_WITHOUT_BEGIN, lost, key="ends_without_begin")
         marks = np.flatnonzero(self.type == _INSTANT)
-        if isinstance(some, slice):
-            for column in (pairs.begin, pairs.end, pairs.open):
-                column += some.start
-        else:
-            pairs = Pairs(
-                spans[pairs.begin], spans[pairs.end], spans[pairs.open], spans[pairs.lost]
-            )
-        begin, end, open_ = pairs.begin, pairs.end, pairs.open
-        lasted = np.zeros(len(self.time), np.int64)
-        lasted[begin] = self.time[end] - self.time[begin]
+        # In the order of the file, which tells what is around what where times are equal.
+        event = np.flatnonzero(begins | (self.type == _INSTANT) if len(marks) else begins)
+        other_of_event = other[event]
+        duration = self.time[other_of_event]
+        duration -= self.time[event]
+        alone = np.flatnonzero(other_of_event < 0)
+        duration[alone] = 0
+        open_ = alone[begins[event[alone]]]
         if len(open_):
             self.receipt.add(notes.open_slices(len(open_)))
-            lasted[open_] = int((self.time + lasted)[self.type > 0].max()) - self.time[open_]
-        # In the order of the file, which tells what is around what where times are equal.
-        is_slice = begins | (self.type == _INSTANT) if len(marks) else begins
-        event = np.flatnonzero(is_slice)
-        duration = lasted[event]
-        slice_of = _SliceOf(len(self.time), event, begin, end)
+            duration[open_] = int(self.time[self.type > 0].max()) - self.time[event[open_]]
+        slice_of = _SliceOf(event, np.flatnonzero(ends & (other >= 0)), other)
         lane = self._lanes(builder, host, event, duration)
         args = self._args(builder, slice_of, event, marks)
         name = self.name[event]
@@ -467,19 +459,17 @@ class _SliceOf:
     for: most traces have no args.
     """
 
-    def __init__(self, packets: int, event: Int64s, begin: Int64s, end: Int64s) -> None:
-        self._packets = packets
-        self._event = event
-        self._begin, self._end = begin, end
+    def __init__(self, event: Int64s, end: Int64s, other: Int32s) -> None:
+        self._event, self._end, self._other = event, end, other
 
     def __getitem__(self, rows: Int32s | Int64s) -> Int32s:
         return self._table[rows] if len(rows) else np.zeros(0, np.int32)
 
     @cached_property
     def _table(self) -> Int32s:
-        result = np.full(self._packets, -1, np.int32)
+        result = np.full(len(self._other), -1, np.int32)
         result[self._event] = np.arange(len(self._event), dtype=np.int32)
-        result[self._end] = result[self._begin]
+        result[self._end] = result[self._other[self._end]]
         return result
 
 

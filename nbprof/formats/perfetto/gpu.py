@@ -24,13 +24,16 @@ from nbprof.formats.chrome.part import Rows
 from nbprof.formats.perfetto import fields as perfetto_fields
 from nbprof.formats.perfetto import notes
 from nbprof.formats.perfetto import sequences as perfetto_sequences
-from nbprof.formats.perfetto.fields import Fields, Spec
+from nbprof.formats.perfetto.fields import NUMBER, Fields, Spec
 from nbprof.formats.perfetto.sequences import Sequences, content, contents, integer, part, text
 from nbprof.formats.perfetto.texts import Texts
 
 STAGE, COUNTER = 53, 52
 """Where a packet has them."""
-STAGE_SPEC: Spec = dict.fromkeys((1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, 16, 17, 19, 20, 21))
+STAGE_SPEC: Spec = {
+    **dict.fromkeys((2, 3, 4, 11, 13, 14, 20), NUMBER),
+    **dict.fromkeys((1, 5, 6, 8, 9, 10, 12, 16, 17, 19, 21)),
+}
 COUNTER_SPEC: Spec = dict.fromkeys((1, 2, 3, 4))
 CATEGORY = "gpu_render_stage"
 _NUMBERS = {

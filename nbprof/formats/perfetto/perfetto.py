@@ -10,18 +10,17 @@ https://perfetto.dev/docs/reference/synthetic-track-event
 
 from __future__ import annotations
 
-import contextlib
 import zlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from nbprof.core import wire
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, Buffer, Growing, SourceFile
 from nbprof.core.packed import allowed
 from nbprof.core.receipt import Cut, Receipt
 from nbprof.core.trace import Int64s, Trace
+from nbprof.formats import notes as shared_notes
 from nbprof.formats.build import Builder
 from nbprof.formats.perfetto import events as perfetto_events
 from nbprof.formats.perfetto import fields as perfetto_fields
@@ -29,18 +28,21 @@ from nbprof.formats.perfetto import gpu as perfetto_gpu
 from nbprof.formats.perfetto import notes
 from nbprof.formats.perfetto.clocks import Clocks
 from nbprof.formats.perfetto.events import EVENT, Events
-from nbprof.formats.perfetto.fields import Fields, Spec
+from nbprof.formats.perfetto.fields import NUMBER, SMALL, Fields, Spec
 from nbprof.formats.perfetto.gpu import Gpu
 from nbprof.formats.perfetto.sequences import Sequences, contents, integer, message, part
 from nbprof.formats.perfetto.texts import Texts
 from nbprof.formats.perfetto.tracks import Tracks
-from nbprof.formats.xspace.split import event_starts, spans
+from nbprof.formats.xspace.split import spans, starts_of_whole
+from nbprof.native import library
 
 PACKET_TAG = 0x0A
 _DEFLATED, _ZSTD, _STATS = 50, 133, 35
 _FLUSH_FAILED = 2
 _PACKET: Spec = {
-    **dict.fromkeys((2, 6, 8, 10, 12, 13, _STATS, 41, 42, 43, 44, _DEFLATED, 58, 59, 60)),
+    8: NUMBER,
+    **dict.fromkeys((10, 13, 58), SMALL),
+    **dict.fromkeys((2, 6, 12, _STATS, 41, 42, 43, 44, _DEFLATED, 59, 60)),
     EVENT: perfetto_events.SPEC,
     perfetto_gpu.COUNTER: perfetto_gpu.COUNTER_SPEC,
     perfetto_gpu.STAGE: perfetto_gpu.STAGE_SPEC,
@@ -146,6 +148,9 @@ def read(
             label = f"{file.name}: "
         _File(builder, receipt, len(hosts), label).add(file, host, limit_bytes)
         hosts.append(host)
+    native = library.load()
+    if native.library is None:
+        receipt.add(shared_notes.native_reader_missing("Perfetto traces", 5, native.reason))
     return builder.trace(hosts, metadata)
 
 
@@ -161,10 +166,10 @@ class _File:
     def add(self, file: SourceFile, host: str, limit_bytes: int) -> None:
         """Reads it."""
         buffer = file.read()
-        end, fields = self._packets(buffer, file)
+        fields = self._packets(buffer, file)
         if fields.has(_DEFLATED).any():
-            buffer = self._unpacked(buffer, self.starts, (end, fields), file, limit_bytes)
-            end, fields = self._packets(buffer, file)
+            buffer = self._unpacked(buffer, fields, file, limit_bytes)
+            fields = self._packets(buffer, file)
             if fields.has(_DEFLATED).any():
                 self.receipt.add(notes.nested_compression(self.label))
         buf, receipt = buffer.array, self.receipt
@@ -201,9 +206,8 @@ class _File:
         damaged = sequences.damaged + clocks.damaged + tracks.damaged + gpu.damaged
         self._tell(fields, buf, sequences, damaged, texts)
 
-    def _packets(self, buffer: Buffer, file: SourceFile) -> tuple[Int64s, Fields]:
-        """Ends of the packets of a file, and their fields."""
-        buf = buffer.array
+    def _packets(self, buffer: Buffer, file: SourceFile) -> Fields:
+        """The fields of the packets of a file."""
         starts, truncated = _starts(buffer)
         if not truncated:
             fault = "its first packet is incomplete: it was truncated, or is not a Perfetto trace."
@@ -219,21 +223,15 @@ class _File:
             raise ReadError(
                 "it has no packets, so it is not a Perfetto trace.", path=file.label, offset=0
             )
-        start, end = spans(buf, starts)
         self.starts = starts
-        return end, perfetto_fields.read(buf, start, end, _PACKET)
+        return perfetto_fields.read(buffer.array, starts, None, _PACKET)
 
     def _unpacked(
-        self,
-        buffer: Buffer,
-        starts: Int64s,
-        packets: tuple[Int64s, Fields],
-        file: SourceFile,
-        limit_bytes: int,
+        self, buffer: Buffer, fields: Fields, file: SourceFile, limit_bytes: int
     ) -> Buffer:
         """The file with its compressed packets unpacked in their places."""
-        end, fields = packets
-        data = buffer.data
+        data, starts = buffer.data, self.starts
+        end = spans(buffer.array, starts)[1]
         blocks = list(zip(*(column.tolist() for column in fields.spans(_DEFLATED)), strict=True))
         # Blocks are looked into one by one only where their packets are not sound one behind the
         # other.
@@ -269,13 +267,14 @@ class _File:
             clock = np.where(~has_clock & (default >= 0), default, clock)
         rows = np.flatnonzero(has_time & sequences.usable & clock.any())
         if len(rows):
+            time = time.copy()
             moved, could = clocks.on_trace(time[rows], clock[rows], sequences.code[rows], rows)
             time[rows], has_time[rows] = moved, could
         else:
             has_time &= (time >= 0) & (time < 1 << 62)
         later = clocks.since_1970()
         if later:
-            time[has_time] += later
+            time = np.where(has_time, time + later, time)
         return time, has_time
 
     def _tell(
@@ -345,22 +344,4 @@ def _inflate(data: memoryview, result: Growing, *, per_packet: bool) -> bool:
 
 def _starts(buffer: Buffer) -> tuple[Int64s, int]:
     """Starts of packets, and the byte up to which they follow each other."""
-    last = buffer.size
-    for turn in range(3):
-        try:
-            (starts,), _ = event_starts(buffer.array, [(0, last)], PACKET_TAG)
-        except ReadError as error:
-            # Nearly always the byte of the field that is wrong; it may lie in it.
-            last = min(error.offset or 0, last - 1) if not turn else _walked(buffer)
-            continue
-        return starts, last
-    return np.zeros(0, np.int64), 0
-
-
-def _walked(buffer: Buffer) -> int:
-    """The byte to which packets follow each other, one after the other."""
-    offset = 0
-    with contextlib.suppress(ReadError):
-        while offset < buffer.size:
-            offset = wire.read_field(buffer.data, offset, buffer.size)[3]
-    return offset
+    return starts_of_whole(buffer.array, 0, buffer.size, PACKET_TAG)

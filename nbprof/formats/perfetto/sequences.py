@@ -113,7 +113,7 @@ class Sequences:
     def __init__(self, fields: Fields, buf: wire.Bytes) -> None:
         count = fields.count
         self.damaged = 0
-        self.code, numbers = numbered(fields.number(10))
+        self.code, numbers = numbered(fields.small(10).astype(np.int64))
         # The packets sequence by sequence; None where there is only one.
         self._order: Int64s | None = None
         if len(numbers) > 1:

@@ -28,7 +28,11 @@ _AHEAD = 1 << 10
 """Longer than every opcode that `_SAFE` matches."""
 _LONGEST_TEXT = 1 << 24
 _FREE = 1 << 22
-"""Containers, and slots of the memo, that even a short file may use."""
+"""Slots of the memo that even a short file may use."""
+_FREE_PARTS, _BYTES_OF_PART = 1 << 18, 6
+"""Containers and marks that even a short file may have, and how many bytes there are for each
+further one: snapshots have 13 to 20. A container takes some 80 bytes of memory.
+"""
 
 
 def _counted(*lengths: int) -> bytes:
@@ -310,7 +314,7 @@ class _Opcodes:
         self._index = end
         # Other bytes may look like these opcodes, but no file has that many.
         self._containers += taken.count(b"}") + taken.count(b"]") + taken.count(b"(")
-        if self._containers > _FREE + self.offset // 4:
+        if self._containers > _FREE_PARTS + self.offset // _BYTES_OF_PART:
             raise self.damaged("it has more parts than a file of its length can have")
         return taken
 

@@ -6,15 +6,17 @@ numbers follow xplane.proto of the OpenXLA project.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from nbprof.core import wire
+from nbprof.core.errors import ReadError
 from nbprof.core.wire import LENGTH, VARINT, CutError, Int64s
 from nbprof.formats.xspace import general as xspace_general
 from nbprof.formats.xspace.names import EventNames, StatNames, event_names, facts, stat_names
-from nbprof.formats.xspace.split import Other, event_starts
+from nbprof.formats.xspace.split import Other, event_starts, starts_of_whole
 from nbprof.formats.xspace.texts import Strings
 
 _PLANE_DEPTH, _FACT_DEPTH = 1, 2
@@ -54,13 +56,16 @@ class PlaneMessage:
 
 @dataclass
 class Space:
-    """One file. `truncated_at` is the byte of the field that is incomplete, or -1."""
+    """One file. `truncated_at` is the byte of the field that is incomplete, or -1; it is one of the
+    only plane's where that `is_partial`.
+    """
 
     planes: list[PlaneMessage]
     errors: list[str]
     warnings: list[str]
     hostnames: list[str]
     truncated_at: int
+    is_partial: bool
 
 
 @dataclass
@@ -93,7 +98,7 @@ class _Fields:
         return self.contents.get(number, _NO_SPANS)
 
 
-def read_space(buf: wire.Bytes, size: int, strings: Strings) -> Space:
+def read_space(buf: wire.Bytes, size: int, strings: Strings, *, in_part: bool = True) -> Space:
     """Everything in a file but the content of its events.
 
     Parameters
@@ -101,27 +106,36 @@ def read_space(buf: wire.Bytes, size: int, strings: Strings) -> Space:
     buf : uint8[size + PADDING]
     strings : Strings
         Counts texts that are no UTF-8.
+    in_part : bool
+        Whether part of a plane is read where the file ends in its first one.
 
     Raises
     ------
     ReadError
         A field does not fit its message; a `CutError` when the file ends before its first plane
-        does.
+        does, or its first event.
     """
     data = buf.data
     top = _Top()
-    stopped = -1
+    stopped, partial = -1, None
     try:
         _walk(data, size, top)
-    except CutError:
-        # Whole planes are worth keeping; without one there is nothing to show.
-        if 1 not in top.contents:
-            raise
+    except CutError as error:
         stopped = top.stopped
+        # Whole planes are worth keeping; without one, what is whole of the first.
+        if 1 not in top.contents:
+            if not in_part:
+                raise
+            partial = _cut_plane(buf, size, stopped, error)
+            top.contents[1], stopped = [partial.span], partial.stop
     inner = _plane_fields(buf, top.contents.get(1, []))
+    if partial is not None:
+        inner[0].contents[3] = np.concatenate([inner[0].spans(3), partial.line])
     starts, other_fields = event_starts(
         buf, [(a, b) for plane in inner for a, b in plane.spans(3).tolist()]
     )
+    if partial is not None and not sum(map(len, starts)):
+        raise partial.error
     lines = (_line(data, *line, strings) for line in zip(starts, other_fields, strict=True))
     stats = stat_names(buf, [plane.spans(5) for plane in inner], strings)
     events = event_names(buf, [plane.spans(4) for plane in inner], stats, strings)
@@ -142,7 +156,54 @@ def read_space(buf: wire.Bytes, size: int, strings: Strings) -> Space:
         top.texts(data, 3, strings),
         top.texts(data, 4, strings),
         stopped,
+        partial is not None,
     )
+
+
+@dataclass
+class _CutPlane:
+    """The complete fields of a plane that the file ends in, those of the line behind them, and the
+    byte of the field that is incomplete.
+    """
+
+    span: tuple[int, int]
+    line: Int64s
+    stop: int
+    error: CutError
+
+
+def _cut_plane(buf: wire.Bytes, size: int, pos: int, error: CutError) -> _CutPlane:
+    """The plane whose tag is at a byte.
+
+    Raises
+    ------
+    CutError
+        It is none, or is damaged as well.
+    """
+    data = buf.data
+    try:
+        start = stop = _content(data, pos, size, 1)
+        with contextlib.suppress(CutError):
+            while stop < size:
+                stop = wire.read_field(data, stop, size, _PLANE_DEPTH)[3]
+        partial = _CutPlane((start, stop), _NO_SPANS, stop, error)
+        with contextlib.suppress(CutError):
+            line = _content(data, stop, size, 3)
+            partial.stop = starts_of_whole(buf, line, size)[1]
+            partial.line = np.array([[line, partial.stop]])
+    except ReadError:
+        raise error from None
+    return partial
+
+
+def _content(data: memoryview, pos: int, size: int, wanted: int) -> int:
+    """The begin of the content of a message whose tag is at a byte; a `CutError` where there is
+    another field.
+    """
+    number, kind, after = wire.read_tag(data, pos, size)
+    if (number, kind) != (wanted, LENGTH):
+        raise CutError("the data ends inside another field", offset=pos)
+    return wire.read_varint(data, after, size)[1]
 
 
 def _walk(data: memoryview, end: int, result: _Top) -> None:

@@ -4,6 +4,7 @@ events before it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -58,6 +59,34 @@ def event_starts(
             _follow(buf.data, start, stop, messages, fields, tag)
             starts.append(messages.taken())
     return starts, other_fields
+
+
+def starts_of_whole(
+    buf: wire.Bytes, start: int, end: int, tag: int = EVENT_TAG
+) -> tuple[Int64s, int]:
+    """As `event_starts` for one line that may end too early, or be damaged from some byte on: the
+    events before that, and the byte up to which its fields follow each other.
+    """
+    last = end
+    for turn in range(3):
+        try:
+            (starts,), _ = event_starts(buf, [(start, last)], tag)
+        except ReadError as error:
+            # Nearly always the byte of the field that is wrong; it may lie in it.
+            last = min(error.offset or 0, last - 1) if not turn else walked(buf, start, end)
+            if last < start:
+                break
+            continue
+        return starts, last
+    return np.zeros(0, np.int64), start
+
+
+def walked(buf: wire.Bytes, start: int, end: int) -> int:
+    """The byte up to which the fields of a message follow each other, found one by one."""
+    with contextlib.suppress(ReadError):
+        while start < end:
+            start = wire.read_field(buf.data, start, end)[3]
+    return start
 
 
 def spans(buf: wire.Bytes, starts: Int64s) -> tuple[Int64s, Int64s]:

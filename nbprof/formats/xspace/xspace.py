@@ -80,9 +80,9 @@ def read(
 ) -> Trace:
     """The events of one run, which may be several files, one a host.
 
-    Of a file that was cut off, the planes before the cut are kept and the receipt says so; all
-    other damage is an error. Of a file of records those that are damaged are left out, and named in
-    the receipt.
+    Of a file that was cut off, the planes before the cut are kept, or, of the first plane of the
+    only file, the events before it, and the receipt says so; all other damage is an error. Of a
+    file of records those that are damaged are left out, and named in the receipt.
 
     Parameters
     ----------
@@ -96,10 +96,10 @@ def read(
     Raises
     ------
     ReadError
-        The file is no XSpace, was cut off before the end of its first plane, or went through a text
+        The file is no XSpace, was cut off before the end of its first event, or went through a text
         codec; names the file and the byte.
     """
-    builder = _Builder(limit_bytes)
+    builder = _Builder(limit_bytes, len(files) == 1)
     for file in files:
         if progress:
             progress(f"reading {file.name}")
@@ -182,8 +182,9 @@ class _File:
 class _Builder:
     """Collects the events of several files, then numbers names, lanes and strings across them."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, in_part: bool) -> None:
         self.limit = limit
+        self.in_part = in_part
         self.receipt = Receipt()
         self.strings = Strings()
         self.blobs = Blobs()
@@ -266,7 +267,7 @@ class _Builder:
         nothing behind.
         """
         file = self.file
-        space = read_space(buffer.array, buffer.size, self.strings)
+        space = read_space(buffer.array, buffer.size, self.strings, in_part=self.in_part)
         clock = self._clock(space.planes)
         size = xspace_batches.batch_size(
             sum(len(line.starts) for plane in space.planes for line in plane.lines)
@@ -292,18 +293,15 @@ class _Builder:
         file.errors += space.errors
         file.warnings += space.warnings
         if space.truncated_at >= 0:
-            if len(space.planes) == 1:
-                planes = "1 plane before that is"
-            else:
-                planes = f"{len(space.planes):,} planes before that are"
-            file.truncations.append(
-                f"{label} is truncated: it ends inside the field at byte {space.truncated_at:,}."
-                f" The {planes} complete and shown; what comes after is missing. Copy the file"
-                " again, or record again."
-            )
+            planes = 0 if space.is_partial else len(space.planes)
+            text = notes.truncated(space.truncated_at, planes)
+            file.truncations.append(f"{label} is truncated: {text}")
         # Planes of one record are planes of their own, as they are in a file that is not in parts.
         before = dict(file.known)
+        first = len(self.planes)
         codes = [self._plane(plane, before.get(plane.name)) for plane in space.planes]
+        for added in self.planes[first:]:
+            added.is_cut = space.is_partial
         for index, batch in zip(owner, work, strict=True):
             self._batch(batch, codes[index], clock)
 

@@ -16,16 +16,19 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from random import Random
 
 from nbprof.core.wire import fields
 from nbprof.native import compile as native
 from tests.support.chrome import compact, complete, kineto
+from tests.support.perfetto import Story, every_kind
 from tests.support.xspace import PlaneWriter, Ref, UInt, chunk, gpu_run, training_run
 from tests.support.xspace import xspace as space_of
 
 DATA = Path(__file__).parents[2] / "data"
 BYTES = 400
-"""Of a line, so that an input is read fast."""
+"""Of a line, or of packets, so that an input is read fast."""
+MOST_SEEDS = 256
 
 FLAGS = [
     "-std=c11",
@@ -108,8 +111,27 @@ def events(line: bytes) -> bytes:
     return result
 
 
+def perfetto() -> list[bytes]:
+    """Packets in a row, as recorders write them."""
+    rng = Random(1)
+    traces = [Story.random(rng, 60).perfetto(rng, interned=on) for on in (False, True)]
+    traces.append(every_kind().bytes())
+    rows: list[bytes] = []
+    for trace in traces:
+        row = b""
+        for _, _, start, end in fields(trace, 0, len(trace)):
+            packet = chunk(1, trace[start:end])
+            if len(row) + len(packet) > BYTES:
+                rows.append(row)
+                row = b""
+            row += packet
+        rows.append(row)
+    return sorted(set(rows))[:MOST_SEEDS]
+
+
 READERS = {
     "chrome": (chrome, ("chrome.c", "names.c")),
+    "perfetto": (perfetto, ("wire.c", "nesting.c")),
     "xspace": (xspace, ("xspace.c", "wire.c", "nesting.c", "names.c")),
 }
 """What each is fed, and its sources; the driver is the file of its name beside this one."""

@@ -7,8 +7,9 @@
 #include "../../../nbprof/native/nesting.h"
 #include "../../../nbprof/native/wire.h"
 #include "driver.h"
+#include "messages.h"
 
-enum { EVENT_TAG = 0x22, MOST_ROOM = 40, STRANGE = 4 };
+enum { EVENT_TAG = 0x22, STRANGE = 4 };
 
 static const Token TOKENS[] = {
     TOKEN("\x22"),
@@ -42,35 +43,6 @@ static const Token TOKENS[] = {
     TOKEN("\x11"),
     TOKEN("\x7b\x7c"),
 };
-
-/* The starts of the events of the line, and the byte to which they follow one another; found in
- * rooms of any size. */
-static int64_t *follow(const uint8_t *data, int64_t size, int64_t *total, int64_t *reached) {
-    int64_t *starts = room((size_t)size * sizeof *starts);
-    int64_t pos = 0;
-    *total = 0;
-    for (;;) {
-        int64_t space = 1 + (int64_t)drawn(MOST_ROOM);
-        int64_t *part = room((size_t)space * sizeof *part);
-        int64_t count = (int64_t)drawn((uint64_t)space);
-        int64_t first = count;
-        int64_t behind = nbprof_wire_messages(data, pos, size, EVENT_TAG, part, space, &count);
-        check(count >= first && count <= space, "more starts than room");
-        check(behind >= pos && behind <= size, "it leads outside of the data");
-        for (int64_t i = first; i < count; i++) {
-            check(part[i] == pos || i > first, "the first one begins elsewhere");
-            check(part[i] >= pos && part[i] < behind, "a start outside of what was read");
-            check(data[part[i]] == EVENT_TAG, "a start without a tag");
-            check(*total == 0 || starts[*total - 1] < part[i], "starts that fall");
-            starts[(*total)++] = part[i];
-        }
-        free(part);
-        pos = behind;
-        if (count < space) break;
-    }
-    *reached = pos;
-    return starts;
-}
 
 static void check_events(const XspaceEvents *out, const XspaceSizes *sizes, int64_t count) {
     int64_t left = 0;
@@ -151,65 +123,15 @@ static bool read_events(const uint8_t *data, int64_t length, const int64_t *star
     return sizes.left == 0;
 }
 
-/* All fields of the messages that some places are said to begin and end at. */
-static void read_fields(const uint8_t *data, int64_t length, const int64_t *starts,
-                        const int64_t *ends, int64_t count) {
-    WireSizes sizes;
-    Fields *fields = nbprof_wire_fields(data, length, starts, ends, count, &sizes);
-    check(fields != NULL && sizes.status != STATUS_NO_MEMORY, "no memory");
-    size_t size = (size_t)sizes.rows * sizeof(int64_t);
-    WireColumns out = {.edges = room((MOST_TAGS + 2) * sizeof(int64_t)),
-                       .message = room(size),
-                       .value = room(size),
-                       .end = room(size)};
-    nbprof_wire_columns(fields, &out);
-    check(out.edges[8] == 0 && out.edges[MOST_TAGS] == sizes.rows, "rows of no tag");
-    for (int64_t t = 8; t < MOST_TAGS; t++) {
-        check(out.edges[t] <= out.edges[t + 1], "edges that fall");
-        for (int64_t i = out.edges[t]; i < out.edges[t + 1]; i++) {
-            int64_t message = out.message[i];
-            check(message >= 0 && message < count, "a field of no message");
-            check(out.end[i] > starts[message] && out.end[i] <= ends[message], "an end outside");
-            bool is_place = (t & 7) != 0;
-            check(!is_place || (out.value[i] > starts[message] && out.value[i] <= out.end[i]),
-                  "a content outside of its message");
-            bool is_first = i == out.edges[t] || out.message[i - 1] < message;
-            check(is_first || (out.message[i - 1] == message && out.end[i - 1] < out.end[i]),
-                  "rows out of order");
-        }
-    }
-    nbprof_wire_free(fields);
-    free(out.edges);
-    free(out.message);
-    free(out.value);
-    free(out.end);
-}
-
-/* Makes a message, and those in it, end where the data does: nothing would be read of one that is
- * cut off otherwise, least of all up to the last byte. */
-static void fit(uint8_t *data, int64_t pos, int64_t end) {
-    while (end - pos >= 2) {
-        int64_t length;
-        uint64_t value;
-        int64_t content = read_length(data, pos + 1, end, &length);
-        if (data[pos] == EVENT_TAG && content >= 0) {
-            pos = content + length;
-        } else if (data[pos] == EVENT_TAG && end - pos - 2 < 0x80) {
-            data[pos + 1] = (uint8_t)(end - pos - 2);
-            pos += 2;
-        } else {
-            pos = read_varint(data, pos + 1, end, &value);
-            if (pos < 0) return;
-        }
-    }
-}
+/* By which all fields of a message are rows, those of a tag in the slot of its number. */
+static WireRule all_rows[MOST_TAGS];
 
 static bool read_line(const Text *text) {
     uint8_t *data = room(text->size);
     memcpy(data, text->bytes, text->size);
     int64_t length = (int64_t)text->size, count, reached;
-    if (drawn(2)) fit(data, 0, length);
-    int64_t *starts = follow(data, length, &count, &reached);
+    if (drawn(2)) fit(data, 0, length, EVENT_TAG);
+    int64_t *starts = follow(data, length, EVENT_TAG, &count, &reached);
     bool even = read_events(data, length, starts, count) && reached == length;
     /* Places that nothing leads to. */
     int64_t strange[STRANGE];
@@ -218,14 +140,15 @@ static bool read_line(const Text *text) {
     int64_t ends[STRANGE] = {length, length + (int64_t)drawn(3) - 1, (int64_t)drawn(text->size + 1),
                              length};
     strange[0] = 0;
-    read_fields(data, length, strange, ends, STRANGE);
+    const Plan plan = {all_rows, MOST_TAGS, 0, 0};
+    read_fields(data, length, strange, ends, STRANGE, &plan);
     int64_t first = 0, end = length;
-    read_fields(data, length, &first, &end, 1);
+    read_fields(data, length, &first, &end, 1, &plan);
     for (int64_t i = 0; i < count; i++) {
         int64_t content, size;
         content = read_length(data, starts[i] + 1, length, &size);
         end = content + size;
-        read_fields(data, length, &content, &end, 1);
+        read_fields(data, length, &content, &end, 1, &plan);
     }
     free(starts);
     free(data);
@@ -233,5 +156,6 @@ static bool read_line(const Text *text) {
 }
 
 int main(int count, char **words) {
+    for (uint16_t t = 0; t < MOST_TAGS; t++) all_rows[t] = (WireRule){FIELD_ROW, t, 0, 0};
     return fuzz(count, words, TOKENS, sizeof TOKENS / sizeof *TOKENS, read_line);
 }
