@@ -65,7 +65,7 @@ or *inferred* (what causes the time was not recorded). *Wrong if* is the experim
 
 What [`--try`](capture.md#trying-remedies) proves was compared with predictions and with programs in which the problem is mended (ms per step;
 `benchmarks/diagnosis/proven.py`, 60 s each, two cores that other programs used as well, so all times scatter). In six programs without a problem,
-with all experiments of their framework, nothing was recommended that is slower or not equal.
+nothing was recommended that is slower or not equal; in two of them few experiments fitted into the time.
 
 | Program | Rule | Predicted | Proven, 95 % interval | Mended |
 |---|---|---|---|---|
