@@ -32,7 +32,6 @@ from nbprof.analysis.memory.modules import Named
 from nbprof.analysis.pods.own_time import COLLECTIVES
 from nbprof.analysis.steps.bare_parts import BareParts
 from nbprof.analysis.steps.inside import begin_in_steps
-from nbprof.analysis.steps.over_run import Slow, Slowing
 from nbprof.analysis.steps.periodic import Periodic
 from nbprof.analysis.steps.step_rows import step_bounds
 from nbprof.analysis.steps.steps import COPIED, counted, mostly_lost, waiting_percent
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from nbprof.analysis.cpu import CpuSplit
     from nbprof.analysis.python import PythonUse
     from nbprof.analysis.result_waits import ResultWaits
+    from nbprof.analysis.steps.over_run import Slow, Slowing
 
 T = TypeVar("T")
 

@@ -253,10 +253,10 @@ def _recorded(
         recorded = recorded & np.append(recorded[1:], False)
     turn = np.arange(len(rows)) - int(np.searchsorted(rows, first))
     is_due = turn % every == 0
-    others = recorded[rows] & ~is_due
-    if not others.any():
-        others = ~is_due
-    is_slow = is_due & recorded[rows] & (values - np.median(values[others]) >= extra_ms / 2)
+    between_due = recorded[rows] & ~is_due
+    if not between_due.any():
+        between_due = ~is_due
+    is_slow = is_due & recorded[rows] & (values - np.median(values[between_due]) >= extra_ms / 2)
     return rows[np.flatnonzero(is_slow)]
 
 

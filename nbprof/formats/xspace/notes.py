@@ -33,13 +33,13 @@ def unnamed_events(planes: str, count: int) -> Note:
 
 def truncated(offset: int, planes: int) -> str:
     """The end of a file, and the part that is shown: so many planes, or some of the first (0)."""
-    shown = f"{planes:,} planes before that are complete and"
+    before = f"{planes:,} planes before that are complete and"
     if planes == 1:
-        shown = "1 plane before that is complete and"
+        before = "1 plane before that is complete and"
     if not planes:
-        shown = "events of its first plane before that are"
+        before = "events of its first plane before that are"
     return (
-        f"it ends inside the field at byte {offset:,}. The {shown} shown; what comes after is"
+        f"it ends inside the field at byte {offset:,}. The {before} shown; what comes after is"
         " missing. Copy the file again, or record again."
     )
 

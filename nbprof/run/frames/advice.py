@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import SERVING
-from nbprof.analysis import cpu, result_waits
-from nbprof.analysis.advice import advice, keras_code
+from nbprof.analysis import cpu
+from nbprof.analysis.advice import advice
 from nbprof.analysis.advice import evidence as advice_evidence
 from nbprof.analysis.advice import host as advice_host
 from nbprof.analysis.advice import host_buffer as advice_host_buffer
@@ -19,7 +19,7 @@ from nbprof.analysis.advice import versions as advice_versions
 from nbprof.analysis.input import input_pipeline
 from nbprof.analysis.memory import growth
 from nbprof.analysis.ops import torch_runtime
-from nbprof.analysis.steps import over_run, periodic
+from nbprof.analysis.steps import periodic
 from nbprof.analysis.verdict import Breakdown, is_unrecorded
 from nbprof.core.guard import guarded
 from nbprof.core.units import join_some
@@ -33,6 +33,8 @@ from nbprof.run.frames.tf_data import TfDataFrames
 
 if TYPE_CHECKING:
     from nbprof.analysis.advice import cores as advice_cores
+    from nbprof.analysis.result_waits import ResultWaits
+    from nbprof.analysis.steps.over_run import Slow, Slowing
     from nbprof.core.step_times import StepTimes
     from nbprof.sources.recording import CaptureInfo
 
@@ -103,6 +105,8 @@ class AdviceFrames(OverviewFrames, HostFrames):
         from nbprof.analysis.advice import cores as advice_cores
 
         if self.capture.of_keras and self.activity.framework is PYTORCH:
+            from nbprof.analysis.advice import keras_code
+
             texts = categories["advice"]
             for_keras = categories["category"].map(keras_code.CATEGORIES)
             categories = categories.assign(advice=texts.mask(texts != "", for_keras))
@@ -148,7 +152,7 @@ class AdviceFrames(OverviewFrames, HostFrames):
             slow_unrecorded=self._slow_unrecorded,
             slowing=guarded(
                 "The search for steps that take longer and longer",
-                lambda: over_run.slowing(*self._times_of_run),
+                self._slowing,
                 lambda _: None,
             ),
             growth=guarded("The search for memory that grows", self._growth, lambda _: None),
@@ -177,10 +181,23 @@ class AdviceFrames(OverviewFrames, HostFrames):
             lambda _: None,
         )
 
+    def _slowing(self) -> Slowing | None:
+        """Steps without the profiler that take longer and longer."""
+        times, device_ms = self._times_of_run
+        if times is None:
+            return None
+        from nbprof.analysis.steps import over_run
+
+        return over_run.slowing(times, device_ms)
+
     @cached
-    def _slow_steps(self) -> list[over_run.Slow]:
+    def _slow_steps(self) -> list[Slow]:
         """The rhythms of the steps that ran without a profiler."""
         times, device_ms = self._times_of_run
+        if times is None:
+            return []
+        from nbprof.analysis.steps import over_run
+
         return guarded(
             "The search for slow steps by the clock",
             lambda: over_run.slow(times, self.borders, device_ms),
@@ -188,12 +205,12 @@ class AdviceFrames(OverviewFrames, HostFrames):
         )
 
     @property
-    def _slow_unrecorded(self) -> over_run.Slow | None:
+    def _slow_unrecorded(self) -> Slow | None:
         """The rhythm with most time of which nothing was recorded."""
         unrecorded = [slow for slow in self._slow_steps if not len(slow.recorded)]
         return max(unrecorded, key=lambda slow: slow.per_step_ms, default=None)
 
-    def _covers(self, slow: over_run.Slow) -> bool:
+    def _covers(self, slow: Slow) -> bool:
         """True if the steps of the recording have the numbers of the clock, and are of a rhythm."""
         numbers = self.steps["step"].to_numpy(np.int64)
         if slow.between or self.capture is None or not len(numbers):
@@ -320,6 +337,8 @@ class AdviceFrames(OverviewFrames, HostFrames):
         cores = capture.contention.get("cores", 0.0)
         findings = advice_stated.without(findings, capture.settings, capture.precision, cores)
         if capture.of_keras:
+            from nbprof.analysis.advice import keras_code
+
             findings = keras_code.in_keras(findings)
         findings = advice_cores.fitted(
             findings, capture.contention, self.loaders, self._input_times, unit
@@ -405,9 +424,11 @@ class AdviceFrames(OverviewFrames, HostFrames):
             findings = findings[findings["rule"] != "other"]
         return _largest(findings, of_host)
 
-    def _result_waits(self, counted: pd.DataFrame) -> result_waits.ResultWaits | None:
+    def _result_waits(self, counted: pd.DataFrame) -> ResultWaits | None:
         if len(self.hosts) != 1:
             return None
+        from nbprof.analysis import result_waits
+
         origin = origin_ns(self.trace)
         return result_waits.find(self.activity, self.trace, counted, self.python, origin)
 
