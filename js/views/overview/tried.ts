@@ -7,7 +7,7 @@ import { codeBox, heading, runTag } from "../../lib/parts.js";
 import type { Column, Tried } from "../../lib/payload.js";
 import { plainTable } from "../breakdown.js";
 
-const WIDE = ["first_ms", "pays_after", "difference"];
+const WIDE = ["first_ms", "pays_after"];
 
 export function triedSection({ text, table, code }: Tried): HTMLElement {
   const heads = table.columns.map((column) => ({ ...column, class: css(column) }));
@@ -27,7 +27,7 @@ export function triedSection({ text, table, code }: Tried): HTMLElement {
 }
 
 function css({ key, kind }: Column): string {
-  return [kind === "number" && "n", WIDE.includes(key) && "hide-n"].filter(Boolean).join(" ");
+  return [kind === "number" && "n", key === "why" && "prose", WIDE.includes(key) && "hide-n"].filter(Boolean).join(" ");
 }
 
 function cell({ kind, digits }: Column, data: Parameters<typeof numberAt>[0], row: number): string {

@@ -204,12 +204,15 @@ class Engine:
         about = Tried(experiment.name, experiment.title, rule, "", experiment.code)
         change = experiment.change(self._observed[0])
         try:
-            return self._measured(about, change, time.perf_counter() + share_s)
+            tried = self._measured(about, change, time.perf_counter() + share_s)
         except Refused as reason:
             return replace(about, why=f"could not be tried: {str(reason).rstrip('.')}")
         finally:
             with shielded():
                 change.close()
+        if tried.equal is False and experiment.unequal:
+            return replace(tried, why=f"{tried.why}; {experiment.unequal}")
+        return tried
 
     def _measured(self, about: Tried, change: Change, until: float) -> Tried:
         observation = Observation()
@@ -310,8 +313,8 @@ def _objection(measured: Tried, results: Equality) -> str:
         return UNKNOWN_RESULTS
     if not results.equal:
         return (
-            f"the results are not equal: they differ by {results.difference:.1e}, and two unchanged"
-            f" runs by {results.spread:.1e}"
+            f"the results are not equal: their relative difference is {results.difference:.2g}, and"
+            f" that of two unchanged runs {results.spread:.2g}"
         )
     if measured.gain_high_ms < 0:
         return SLOWER

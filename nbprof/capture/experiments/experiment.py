@@ -54,6 +54,8 @@ class Experiment:
         Makes the change, by the same.
     code : str
         The change in the program's own code, as diff lines.
+    unequal : str
+        Why results may differ although the change is right, as a clause.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Experiment:
     refusal: Callable[[Observation], str]
     change: Callable[[Observation], Change]
     code: str
+    unequal: str = ""
 
 
 def available_cores() -> int:

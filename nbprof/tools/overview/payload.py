@@ -127,7 +127,6 @@ _TRIED = (
     "gain_high_ms",
     "first_ms",
     "pays_after",
-    "difference",
     "recommended",
     "why",
 )
