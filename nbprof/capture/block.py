@@ -197,7 +197,7 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
         return repr(self.result)
 
 
-profile.__signature__ = signature()  # type: ignore[attr-defined]  # for completion and help
+profile.__signature__ = signature(after={"try_": "", "budget": BUDGET_S})  # type: ignore[attr-defined]  # for completion and help
 
 _STOPPED_ELSEWHERE = "nbprof.stop() was called on another thread"
 _started: list[profile] = []

@@ -333,8 +333,14 @@ def options_of(chosen: Mapping[str, Any]) -> Options:
     return Options(**values)
 
 
-def signature(*before: inspect.Parameter, without: Collection[str] = ()) -> inspect.Signature:
-    """The signature of a function with options: `before`, then each option with its default."""
+def signature(
+    *before: inspect.Parameter,
+    without: Collection[str] = (),
+    after: Mapping[str, object] | None = None,
+) -> inspect.Signature:
+    """The signature of a function with options: `before`, then each option with its default, and
+    keywords of its own, by their defaults.
+    """
     parameters = list(before)
     keyword = inspect.Parameter.KEYWORD_ONLY
     for field in fields(Options):
@@ -342,6 +348,8 @@ def signature(*before: inspect.Parameter, without: Collection[str] = ()) -> insp
             parameters.append(
                 inspect.Parameter(field.name, keyword, default=field.default, annotation=field.type)
             )
+    for name, default in (after or {}).items():
+        parameters.append(inspect.Parameter(name, keyword, default=default))
     return inspect.Signature(parameters)
 
 

@@ -320,7 +320,7 @@ def test_no_word_of_another_framework(name):
     text = " ".join(
         [
             p.text(),
-            *p.advice.drop(columns="gain_ms_per_step").agg(" ".join, axis=1),
+            *p.advice.drop(columns=["gain_ms_per_step", "gain_of_ms"]).agg(" ".join, axis=1),
             str(p.receipt),
             *(p.run.missing.values()),
         ]

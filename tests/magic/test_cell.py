@@ -14,7 +14,7 @@ MIMES = {"application/vnd.nbprof.v1+json", "text/html", "image/png", "text/plain
 
 def test_the_dashboard_takes_the_place_of_the_live_status(kernel):
     result = kernel.run(
-        "%%nbprof -o p\nhistory = model.fit(data, epochs=3, verbose=0, callbacks=[Slow()])"
+        "%%nbprof -o p --steps all\nhistory = model.fit(data, epochs=3, verbose=0, callbacks=[Slow()])"
     )
     assert result.status == "ok", result.traceback
     assert len(result.displays) == 1

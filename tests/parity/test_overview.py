@@ -544,6 +544,7 @@ def test_busy_time_counts_each_instant_of_the_steps_once(spans, steps):
             "start_ms": [s / 1e9 for s, _ in steps],
             "step_time_ms": [n / 1e9 for _, n in steps],
             "counted": True,
+            "lost": False,
         }
     )
     inside = {at for s, n in steps for at in range(s, s + n)}

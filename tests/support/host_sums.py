@@ -76,6 +76,8 @@ _SAME = {
             "speedup",
             "before_steps",
             "after_steps",
+            "recorded_before_ms",
+            "recorded_after_ms",
         ),
     ),
     "comparison.figures": ("before", "after", "change"),

@@ -9,6 +9,7 @@ from typing import Any
 from nbprof.capture.experiments.experiment import Change, Experiment
 from nbprof.capture.experiments.observation import Observation
 from nbprof.capture.patches import Patches
+from nbprof.frameworks.register import TENSORFLOW
 
 _FUNCTIONS = ("train_function", "test_function", "predict_function")
 
@@ -70,7 +71,7 @@ class Settings(Change):
 def _on_tensorflow(observation: Observation) -> str:
     if not observation.keras_models:
         return "no model of Keras ran fit, evaluate or predict"
-    if sys.modules["keras"].backend.backend() != "tensorflow":
+    if sys.modules["keras"].backend.backend() != TENSORFLOW.name:
         return "Keras does not run on TensorFlow"
     return ""
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from nbprof.capture.patches import Patches
 from nbprof.capture.probe.state import INSTALLED, State, everything
+from nbprof.frameworks.register import JAX, is_imported
 
 MOST_VALUES = 500
 MOST_ELEMENTS = 2_000_000
@@ -132,7 +133,7 @@ class Observation:
         dataset = dataset_class()
         if dataset is not None:
             self._hook_datasets(dataset, patches)
-        if "jax" in sys.modules:
+        if is_imported(JAX.name):
             before = sys.getprofile()
             patches.on_restore(lambda: sys.setprofile(before))
             sys.setprofile(self._called)

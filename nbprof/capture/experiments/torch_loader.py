@@ -10,6 +10,7 @@ from typing import Any
 from nbprof.capture.experiments.experiment import Change, Experiment, available_cores
 from nbprof.capture.experiments.observation import Observation, end_workers
 from nbprof.capture.patches import Patches
+from nbprof.frameworks.register import JAX, is_imported
 
 _AHEAD = 4
 """Batches that each worker reads ahead."""
@@ -90,7 +91,7 @@ def _refusal(count: int, observation: Observation) -> str:
     if not observation.loaders:
         return "no DataLoader was read"
     forked = (multiprocessing.get_start_method(allow_none=True) or "fork") == "fork"
-    if "jax" in sys.modules and forked and sys.platform == "linux":
+    if is_imported(JAX.name) and forked and sys.platform == "linux":
         return "JAX was imported, and a process with it may hang when it is forked for workers"
     reasons = [_why_not(loader, count) for loader in observation.loaders]
     if all(reasons):

@@ -196,7 +196,8 @@ def _run(program: Program, options: Options, plan: Plan) -> _Watch:
 
 
 def _in_words(error: BaseException) -> str:
-    message = str(error).strip().partition("\n")[0][:300]
+    # Compilers of frameworks say on the second line what went wrong.
+    message = " ".join(str(error).split("\n")[:2]).strip()[:300]
     return f"{type(error).__name__}: {message}".removesuffix(": ").rstrip(".")
 
 
