@@ -66,8 +66,8 @@ def windowed(loop: Loop, program: Program) -> tuple[float, float | None, nbprof.
         ended = began + run.steps.clock["duration_ms"] / 1000
         in_window = run.steps.clock["recorded"]
         return float(ended[in_window].max() - began[in_window].min()), None, run
-    # The first that is recorded also starts the profiler, and those behind the last end it.
-    seconds = float(clock[window[0] : window[1]].mean()) * steps / 1000
+    # The first that is recorded also starts the profiler, and the last may end it.
+    seconds = float(clock[window[0] : window[1] - 1].mean()) * steps / 1000
     own = np.concatenate([clock[SETTLED:steps], clock[window[1] + SETTLED :]])
     return seconds, float(np.nanmedian(own)), run
 
