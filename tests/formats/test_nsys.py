@@ -163,6 +163,19 @@ def test_only_kernels(tmp_path: Path) -> None:
     profile.save(tmp_path / "report.html")
 
 
+def test_events_without_an_end_are_counted_and_left_out(tmp_path: Path) -> None:
+    export = Export()
+    for start, end in ((10, 20), (30, 50)):
+        export.kernel("k", start, end, 1)
+    rows = export.tables["CUPTI_ACTIVITY_KIND_KERNEL"]
+    rows.append({**rows[0], "end": None})
+    profile = loaded(export, tmp_path)
+    kernel = profile.kernels.frame.iloc[0]
+    assert (kernel["occurrences"], kernel["total_us"]) == (2, 0.03)
+    assert numbers(profile.receipt, "untimed_events") == [1]
+    assert not of_key(profile.receipt, "negative_durations")
+
+
 def test_only_ranges(tmp_path: Path) -> None:
     export = Export()
     for i in range(3):

@@ -59,6 +59,14 @@ def open_ranges(count: int) -> Note:
     )
 
 
+def untimed_events(table: str, count: int) -> Note:
+    return warning(
+        "untimed_events",
+        f"Left out: {count:,} rows of {table} without a start or an end, such as calls that had not"
+        " returned when the recording stopped.",
+    )
+
+
 def recorder_message(label: str, text: str) -> Note:
     return warning("recorder_message", f"{label}{text}")
 

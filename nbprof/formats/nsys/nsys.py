@@ -226,7 +226,7 @@ def _timed(report: Report, rows: Rows) -> tuple[Int64s, Int64s]:
 
 
 def _kernels(report: Report) -> None:
-    rows = report.rows(KERNELS)
+    rows = report.events(KERNELS)
     if not len(rows):
         return
     name = rows.ints("demangledName")
@@ -254,7 +254,7 @@ def _shape(report: Report, x: Int64s, y: Int64s, z: Int64s) -> Int32s:
 
 def _graphs(report: Report) -> None:
     """Graphs that were recorded as a whole, with none of their nodes."""
-    rows = report.rows(GRAPHS)
+    rows = report.events(GRAPHS)
     if not len(rows):
         return
     names = report.by_code(
@@ -267,7 +267,7 @@ def _graphs(report: Report) -> None:
 
 
 def _copies(report: Report) -> None:
-    rows = report.rows(COPIES)
+    rows = report.events(COPIES)
     if not len(rows):
         return
     directions = report.facts.enum("ENUM_CUDA_MEMCPY_OPER", {})
@@ -301,7 +301,7 @@ def _copies(report: Report) -> None:
 
 
 def _fills(report: Report) -> None:
-    rows = report.rows(FILLS)
+    rows = report.events(FILLS)
     if not len(rows):
         return
     memories = report.facts.enum("ENUM_CUDA_MEM_KIND", _MEMORIES)
@@ -317,7 +317,7 @@ def _fills(report: Report) -> None:
 
 
 def _syncs(report: Report) -> None:
-    rows = report.rows(SYNCS)
+    rows = report.events(SYNCS)
     if not len(rows):
         return
     names = report.by_code(rows.ints("syncType"), lambda kind: _SYNCS.get(kind, "Synchronization"))
@@ -326,7 +326,7 @@ def _syncs(report: Report) -> None:
 
 
 def _calls(report: Report) -> None:
-    rows = report.rows(CALLS)
+    rows = report.events(CALLS)
     if not len(rows):
         return
     ids = rows.ints("nameId")
@@ -357,8 +357,8 @@ def _other_calls(report: Report) -> None:
         text = "nameId" if "nameId" in columns else "textId"
         if table in report.read or not {"start", "end", "globalTid", text} <= set(columns):
             continue
-        rows = report.rows(table, "start", "end", "globalTid", text)
-        rows = rows.only(~rows.null("start") & ~rows.null("end") & ~rows.null("globalTid"))
+        rows = report.events(table, "start", "end", "globalTid", text)
+        rows = rows.only(~rows.null("globalTid"))
         if len(rows):
             args: dict[str, Values] = {
                 "cat": _CALLED.get(table, table.lower().removesuffix("_events"))

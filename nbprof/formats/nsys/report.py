@@ -13,6 +13,7 @@ import pandas as pd
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int32s, Int64s
 from nbprof.formats.build import Builder
+from nbprof.formats.nsys import notes
 from nbprof.formats.nsys.facts import Facts
 from nbprof.formats.nsys.tables import Rows, Tables
 
@@ -68,6 +69,18 @@ class Report:
         if table in self.loaded:
             return self.loaded.pop(table)
         return Rows(self.tables, table, *columns)
+
+    def events(self, table: str, *columns: str) -> Rows:
+        """The rows of a table of events with a start and an end.
+
+        The receipt counts the others, whose duration is unknown.
+        """
+        rows = self.rows(table, *columns)
+        timed = ~rows.null("start") & ~rows.null("end")
+        if timed.all():
+            return rows
+        self.builder.receipt.add(notes.untimed_events(table, int((~timed).sum())))
+        return rows.only(timed)
 
     def host(self, pid: int) -> str:
         """The host that a process is shown on: its own, or the first of the file for one without a
