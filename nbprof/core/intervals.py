@@ -387,3 +387,35 @@ def gaps_between(start: Int64s, end: Int64s, group: npt.NDArray[np.integer] | No
     reach = ends_before(end, group)
     following = np.flatnonzero((start > reach) & (reach > np.iinfo(np.int64).min))
     return Gaps(reach[following], start[following], following)
+
+
+def least_covering(start: Int64s, end: Int64s, value: Int64s, slots: int) -> Int64s:
+    """The least value of the intervals that cover each slot; -1 where none does.
+
+    A sparse table, filled backwards: an interval is covered by two blocks of the largest power of
+    two in it, and the blocks of each width are handed down to their halves, so the number of
+    intervals around a slot doesn't matter.
+
+    Parameters
+    ----------
+    start, end : arrays of int64
+        The first slot of each interval, and the one after its last.
+    value : array of int64
+        Not negative.
+    slots : int
+        Number of slots.
+    """
+    covered = end > start
+    start, end, value = start[covered], end[covered], value[covered]
+    level = np.frexp(end - start)[1] - 1
+    by_level = np.argsort(level, kind="stable")
+    bounds = np.searchsorted(level[by_level], np.arange(max(level, default=-1) + 2))
+    least = np.full(slots, np.iinfo(np.int64).max)
+    for number in reversed(range(len(bounds) - 1)):
+        width, rows = 1 << number, by_level[bounds[number] : bounds[number + 1]]
+        np.minimum.at(least, start[rows], value[rows])
+        np.minimum.at(least, end[rows] - width, value[rows])
+        half = width // 2
+        if half:
+            least[half:] = np.minimum(least[half:], least[:-half])
+    return np.where(least == np.iinfo(np.int64).max, -1, least)

@@ -200,6 +200,16 @@ def test_the_interval_of_a_group_that_includes_a_moment(rows, moments):
         assert at == (last if last >= 0 and moment < end[last] else -1)
 
 
+@given(GROUPS)
+def test_the_least_value_that_covers_a_slot(rows):
+    value, start, length = columns(rows, 3)
+    end, slots = start + length, 1 + int((start + length).max(initial=0))
+    least = intervals.least_covering(start, end, value, slots)
+    for slot, found in enumerate(least.tolist()):
+        around = value[(start <= slot) & (slot < end)]
+        assert found == min(around.tolist(), default=-1)
+
+
 @given(SPANS, SPANS)
 def test_rows_of_a_table_keep_their_columns(rows, table):
     start, end = columns(table)

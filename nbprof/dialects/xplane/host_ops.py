@@ -151,7 +151,8 @@ def _bare_calls(placed: Placed, activity: act.Activity) -> Int64s:
         return rows
     around = np.zeros(len(events), np.bool_)
     above = events.parent[activity.host_ops.event]
-    while len(above := np.unique(above[above >= 0])):
+    while len(above := above[above >= 0]):
+        above = above[~around[above]]
         around[above] = True
         above = events.parent[above]
     return np.asarray(rows[~around[rows]], np.int64)
