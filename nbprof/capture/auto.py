@@ -401,10 +401,10 @@ def ran(backend: Backend, home: Path, *, expected: bool = False) -> bool:
     traces = [path for path in files if path.match(recorder.files)]
     if not traces:
         return bool(files)
-    return any(_contains(path, recorder.signs) for path in traces)
+    return any(contains(path, recorder.signs) for path in traces)
 
 
-def _contains(path: Path, signs: tuple[bytes, ...]) -> bool:
+def contains(path: Path, signs: tuple[bytes, ...]) -> bool:
     """Return whether a file, packed or not, contains one of some texts."""
     if not path.stat().st_size:
         return False

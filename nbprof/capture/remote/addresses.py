@@ -40,13 +40,18 @@ GRPC = "grpc"
 
 @dataclass(frozen=True)
 class Address:
-    """A worker: `host`, an IPv6 address in brackets, `port`, and the `scheme` of its server."""
+    """A worker: `host`, an IPv6 address in brackets, `port`, and the `scheme` of its server.
+
+    A process that is asked over Kineto's own sockets has its id in place of the port.
+    """
 
     host: str
     port: int
     scheme: str = GRPC
 
     def __str__(self) -> str:
+        if self.scheme == KINETO:
+            return f"{KINETO}://{self.port}"
         place = f"{self.host}:{self.port}"
         return place if self.scheme == GRPC else f"{self.scheme}://{place}"
 
@@ -56,7 +61,8 @@ class Address:
         return f"{re.sub(r'[^A-Za-z0-9._-]', '_', self.host.strip('[]'))}_{self.port}"
 
 
-SCHEMES = (GRPC, "torch")
+TORCH, KINETO, VLLM, SGLANG = "torch", "kineto", "vllm", "sglang"
+SCHEMES = (GRPC, TORCH, KINETO, VLLM, SGLANG)
 """Of the addresses of workers."""
 
 
@@ -135,6 +141,13 @@ def _parse_address(text: str) -> Address | Tpu:
             f"{text}: no profiler server is asked by {scheme}; {_EXAMPLE}, as torch://host:6009"
             " for a program of PyTorch"
         )
+    if scheme == KINETO:
+        if not re.fullmatch(r"[1-9]\d{0,8}", rest):
+            raise CaptureError(
+                f"{text!r} names no process: write it as kineto://1234, with the id of a process of"
+                " this machine that was started with KINETO_USE_DAEMON=1"
+            )
+        return Address("process", int(rest), KINETO)
     match = re.fullmatch(rf"({_HOST})(?::(\d{{1,9}}))?/?", rest)
     if match is None:
         hint = "; write an IPv6 address in brackets, as [::1]:6009" if rest.count(":") > 1 else ""

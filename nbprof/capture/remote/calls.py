@@ -65,12 +65,15 @@ class Order:
         Receives its file.
     timeout_s : float
         After which it is given up.
+    written_to : str or None
+        Where the server of a model writes its traces, as this machine sees it.
     """
 
     address: Address
     request: ProfileRequest
     folder: Path
     timeout_s: float
+    written_to: str | None = None
 
 
 class ThreadCall:

@@ -75,7 +75,9 @@ class GrpcCall:
         self._channel.close()
 
 
-def profile(address: Address, request: bytes, timeout_s: float, done: Callable[[], None]) -> GrpcCall:
+def profile(
+    address: Address, request: bytes, timeout_s: float, done: Callable[[], None]
+) -> GrpcCall:
     """Ask a worker to record.
 
     Parameters

@@ -24,6 +24,12 @@ NO_PROFILER = (
 BROKEN = "the connection was lost during the recording; was the worker stopped?"
 
 
+TOLD = "TOLD"
+"""Code of a refusal whose text is the reason."""
+NO_DAEMON = (
+    "another daemon answers Kineto on this machine: if it is dynolog, `dyno gputrace` records, or"
+    " stop it first"
+)
 NOT_WRITTEN = "NOT_WRITTEN"
 """Code of a recording that arrived, but could not be written here."""
 _TORCH = {
@@ -75,6 +81,8 @@ def explain(refusal: Refusal, address: Address, root: str, waited_s: float) -> F
         How long the call was under way.
     """
     code, details = refusal.code, refusal.details
+    if code == TOLD:
+        return Failure(details)
     if code == NOT_WRITTEN:
         return Failure(
             f"its recording could not be written to {root} ({details}): choose another location"

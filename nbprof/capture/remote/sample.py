@@ -19,7 +19,7 @@ from nbprof.capture import notes
 from nbprof.capture.options import Options
 from nbprof.capture.place import RunFolder
 from nbprof.capture.remote import cloud_tpu
-from nbprof.capture.remote.addresses import GRPC, parse
+from nbprof.capture.remote.addresses import GRPC, KINETO, SGLANG, TORCH, VLLM, parse
 from nbprof.capture.remote.client import library
 from nbprof.capture.remote.messages import chunk
 from nbprof.capture.remote.progress import Progress, Tell
@@ -35,7 +35,13 @@ from nbprof.sources.recording import CaptureInfo, Recording
 if TYPE_CHECKING:
     from nbprof.profiles.profile import Profile
 
-_OVER = {GRPC: "gRPC", "torch": "nbprof.serve"}
+_OVER = {
+    GRPC: "gRPC",
+    TORCH: "nbprof.serve",
+    KINETO: "Kineto's sockets",
+    VLLM: "vLLM's profile endpoints",
+    SGLANG: "SGLang's profile endpoints",
+}
 """How workers are recorded, by the scheme of their addresses."""
 _numbers = itertools.count(1)
 
@@ -225,7 +231,9 @@ def name_hosts(recorded: list[Worker]) -> None:
         if worker.file is None:
             continue
         if worker.file.name.endswith(TORCH_SUFFIX):
-            _rename(worker, name)
+            # What a server of models has written is named by the server.
+            if worker.file.name == f"{worker.address.file_stem}{TORCH_SUFFIX}":
+                _rename(worker, name)
             continue
         if name == worker.hostname:
             continue
@@ -267,7 +275,8 @@ def _how(workers: Workers, sampling: Sampling) -> list[Note]:
     if len(workers.all) > 1:
         count = f"{len(recorded)} of {len(workers.all)} workers"
     seconds = sampling.duration_ms / 1000
-    about_workers = [notes.workers_sampled(count, seconds, over=_OVER[workers.all[0].address.scheme])]
+    over = _OVER[workers.all[0].address.scheme]
+    about_workers = [notes.workers_sampled(count, seconds, over=over)]
     if workers.stopped_after_s is not None:
         about_workers.append(notes.stopped_early(workers.stopped_after_s, seconds))
     first_ns = min(worker.started_ns for worker in recorded)

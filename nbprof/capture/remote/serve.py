@@ -219,7 +219,7 @@ def _listening(host: str, token: str) -> tuple[str, str]:
     from nbprof.capture.remote import torch_wire
     from nbprof.capture.remote.torch_server import is_loopback
 
-    token = token or os.environ.get(torch_wire.TOKEN, "")
+    token = token or os.environ.get(torch_wire.TOKEN_VARIABLE, "")
     host = (host or _LOOPBACK).strip("[]")
     if token and not (token.isascii() and token.isprintable() and len(token) >= _LEAST_TOKEN):
         raise CaptureError(
@@ -229,7 +229,7 @@ def _listening(host: str, token: str) -> tuple[str, str]:
     if not token and not is_loopback(host):
         raise CaptureError(
             f"at {host} whoever reaches the port could record the program: give a token, or set"
-            f" {torch_wire.TOKEN}; or leave out host, and use a tunnel"
+            f" {torch_wire.TOKEN_VARIABLE}; or leave out host, and use a tunnel"
         )
     return host, token
 

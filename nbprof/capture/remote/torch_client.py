@@ -79,10 +79,11 @@ class TorchCall(ThreadCall):
         if response.status != 200:
             text = response.read(_MOST_TEXT).decode("utf-8", "replace")
             return Refusal(_CODES.get(response.status, "INVALID_ARGUMENT"), text)
-        archive = self.order.folder / f".{self.order.address.file_stem}.zip"
+        stem = self.order.address.file_stem
+        archive = self.order.folder / f".{stem}.zip"
         try:
             _download(response, archive)
-            return _unpack(archive, self.order.folder / f"{self.order.address.file_stem}{torch_wire.TORCH_SUFFIX}")
+            return _unpack(archive, self.order.folder / f"{stem}{torch_wire.TORCH_SUFFIX}")
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
                 return Refusal(NOT_WRITTEN, error.strerror or "")
@@ -118,7 +119,7 @@ def _asked(
     connection: http.client.HTTPConnection, path: str, body: bytes
 ) -> http.client.HTTPResponse:
     headers = {"Content-Type": torch_wire.TYPE}
-    token = os.environ.get(torch_wire.TOKEN)
+    token = os.environ.get(torch_wire.TOKEN_VARIABLE)
     if token:
         headers["Authorization"] = f"Bearer {token}"
     connection.request("POST", path, body, headers)

@@ -207,7 +207,7 @@ class _Handler(BaseHTTPRequestHandler):
         with contextlib.suppress(OSError):
             self.connection.shutdown(socket.SHUT_RDWR)
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as it is inherited
+    def log_message(self, format: str, *args: Any) -> None:
         """Print nothing: the output is the program's."""
 
     def do_POST(self) -> None:
@@ -326,9 +326,7 @@ class Server(ThreadingMixIn, HTTPServer):
         self.recorder = Recorder()
         self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
         super().__init__((host, port), _Handler)
-        self._thread = threading.Thread(
-            target=self.serve_forever, name="nbprof-serve", daemon=True
-        )
+        self._thread = threading.Thread(target=self.serve_forever, name="nbprof-serve", daemon=True)
         self._process = os.getpid()
 
     def start(self) -> int:

@@ -30,7 +30,7 @@ MOST_INFO = 1 << 28
 """Bytes of `INFO`."""
 MOST_HEADER_S = 10.0
 """Time for a request to arrive."""
-TOKEN = "NBPROF_TOKEN"
+TOKEN_VARIABLE = "NBPROF_TOKEN"
 """Environment variable with the token, in the program and where it is recorded from."""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nbprof.capture.remote.addresses import GRPC, Address
+from nbprof.capture.remote.addresses import GRPC, KINETO, TORCH, Address
 from nbprof.capture.remote.calls import Call, Order, Received
 from nbprof.capture.remote.client import Refusal, profile
 from nbprof.capture.remote.failures import IDLE, Failure, explain, shared
@@ -247,7 +247,7 @@ class Workers:
         limit_s = self._duration_s + max(SLACK_S, self._duration_s)
         if start_ns:
             limit_s += self._delay_s
-        order = Order(worker.address, request, self._folder, limit_s)
+        order = Order(worker.address, request, self._folder, limit_s, sampling.folder)
         worker._call = _caller(worker.address.scheme)(order, self._news.set)
 
     def _take(self, worker: Worker, call: Call) -> None:
@@ -363,9 +363,11 @@ def _caller(scheme: str) -> Callable[[Order, Callable[[], None]], Call]:
     """What asks workers with addresses of a scheme."""
     if scheme == GRPC:
         return _grpc
+    from nbprof.capture.remote.endpoints import EndpointCall
+    from nbprof.capture.remote.kineto import KinetoCall
     from nbprof.capture.remote.torch_client import TorchCall
 
-    return TorchCall
+    return {TORCH: TorchCall, KINETO: KinetoCall}.get(scheme, EndpointCall)
 
 
 def hostname(xspace: memoryview) -> str:
