@@ -138,8 +138,8 @@ def _parse_address(text: str) -> Address | Tpu:
     scheme = scheme.lower() if separator else GRPC
     if scheme not in SCHEMES:
         raise CaptureError(
-            f"{text}: no profiler server is asked by {scheme}; {_EXAMPLE}, as torch://host:6009"
-            " for a program of PyTorch"
+            f"{text}: workers are not asked by {scheme}; {_EXAMPLE}, or as torch://host:6009 for a"
+            " program of PyTorch"
         )
     if scheme == KINETO:
         if not re.fullmatch(r"[1-9]\d{0,8}", rest):

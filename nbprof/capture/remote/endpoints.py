@@ -1,7 +1,8 @@
-"""Record vLLM and SGLang by the endpoints ``/start_profile`` and ``/stop_profile`` of their servers.
+"""Record vLLM and SGLang by ``/start_profile`` and ``/stop_profile`` of their servers.
 
-They start and stop PyTorch's profiler in all processes of the server, which write their traces to a
-folder of the server. vLLM's is that of its own configuration; SGLang takes one with the request.
+These endpoints start and stop PyTorch's profiler in all processes of the server, which write their
+traces to a folder of the server. vLLM's is that of its own configuration; SGLang takes one with the
+request.
 """
 
 from __future__ import annotations

