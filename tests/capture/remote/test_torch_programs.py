@@ -8,6 +8,7 @@ import contextlib
 import http.client
 import json
 import re
+import select
 import socket
 import threading
 import time
@@ -96,7 +97,7 @@ def ask(port, path=torch_wire.RECORD, body=b"{}", host="", **headers):
             connection.putheader(name.replace("_", "-"), value)
         connection.endheaders(body)
         response = connection.getresponse()
-        return response.status, response.read().decode()
+        return response.status, response.read().decode("utf-8", "replace")
 
 
 def test_it_is_recorded_as_a_cell_is(trainer):
@@ -158,28 +159,41 @@ def test_an_idle_one_is_asked_until_it_works(trainer):
     assert "nothing happened there" in text_of(profile.run.capture.notes, "late_worker")
 
 
+@contextlib.contextmanager
+def held(port, session):
+    """A connection over which a recording of an hour runs."""
+    body = torch_wire.RecordRequest(session, 3_600_000).encode()
+    short = torch_wire.RecordRequest("short", 1).encode()
+    while True:
+        with socket.create_connection(("localhost", port)) as connection:
+            connection.sendall(
+                b"POST /record HTTP/1.1\r\nHost: localhost:1\r\nContent-Length: %d\r\n"
+                b"Content-Type: application/json\r\n\r\n%s" % (len(body), body)
+            )
+            # The short ones may have come first, and then it is refused.
+            while not select.select([connection], [], [], 0)[0]:
+                if ask(port, body=short)[0] == 409:
+                    break
+            if not select.select([connection], [], [], 0)[0]:
+                yield connection
+                return
+
+
 def test_one_that_someone_else_records_is_waited_for(trainer):
-    answers = []
-    body = torch_wire.RecordRequest("someone", 60_000).encode()
-    other = threading.Thread(target=lambda: answers.append(ask_raw(trainer.port, body)))
-    other.start()
-    while ask(trainer.port, body=torch_wire.RecordRequest("me", 1).encode())[0] != 409:
-        time.sleep(0.01)
     stop = json.dumps({"session": "someone"}).encode()
-    timer = threading.Timer(0.2, lambda: ask(trainer.port, torch_wire.STOP, stop))
-    timer.start()
-    profile = sample(trainer, duration_ms=300, retries=100)
-    assert "another recording is running there" in text_of(profile.run.capture.notes, "late_worker")
-    other.join()
-    # The other one was not disturbed.
-    assert answers[0][:2] == b"PK"
 
+    def tell(text):
+        if "again" in text:
+            ask(trainer.port, torch_wire.STOP, stop)
 
-def ask_raw(port, body):
-    connection = http.client.HTTPConnection("localhost", port, timeout=60)
-    with contextlib.closing(connection):
-        connection.request("POST", torch_wire.RECORD, body, {"Content-Type": torch_wire.TYPE})
-        return connection.getresponse().read()
+    with held(trainer.port, "someone") as other:
+        profile = nbprof.capture(trainer.address, 300, retries=100, progress=tell)
+        assert "another recording is running there" in text_of(
+            profile.run.capture.notes, "late_worker"
+        )
+        # The other one was not disturbed.
+        with other.makefile("rb") as answer:
+            assert b"\r\n\r\nPK" in answer.read()
 
 
 def test_one_that_profiles_itself_is_busy(trainer):
@@ -205,14 +219,8 @@ def test_ctrl_c_gives_what_was_recorded(trainer):
 
 
 def test_a_client_that_goes_away_ends_the_recording(trainer):
-    body = torch_wire.RecordRequest("gone", 3_000_000).encode()
-    with socket.create_connection(("localhost", trainer.port)) as connection:
-        connection.sendall(
-            b"POST /record HTTP/1.1\r\nHost: localhost:1\r\nContent-Type: application/json\r\n"
-            b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
-        )
-        while ask(trainer.port, body=torch_wire.RecordRequest("me", 1).encode())[0] != 409:
-            time.sleep(0.01)
+    with held(trainer.port, "gone"):
+        pass
     assert len(sample(trainer, retries=100).steps.frame)
 
 
