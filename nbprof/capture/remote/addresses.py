@@ -52,8 +52,9 @@ class Address:
     def __str__(self) -> str:
         if self.scheme == KINETO:
             return f"{KINETO}://{self.port}"
-        place = f"{self.host}:{self.port}"
-        return place if self.scheme == GRPC else f"{self.scheme}://{place}"
+        if self.scheme == GRPC:
+            return f"{self.host}:{self.port}"
+        return f"{self.scheme}://{self.host}:{self.port}"
 
     @property
     def file_stem(self) -> str:

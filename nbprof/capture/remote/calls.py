@@ -77,7 +77,7 @@ class Order:
 
 
 class ThreadCall:
-    """A call that is made on a thread of its own.
+    """A call that is made on a separate thread.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Record vLLM and SGLang by ``/start_profile`` and ``/stop_profile`` of their servers.
+"""Record vLLM and SGLang through the ``/start_profile`` and ``/stop_profile`` endpoints.
 
 These endpoints start and stop PyTorch's profiler in all processes of the server, which write their
 traces to a folder of the server. vLLM's is that of its own configuration; SGLang takes one with the
@@ -12,6 +12,7 @@ import gzip
 import http.client
 import json
 import os
+import re
 import shutil
 import socket
 import time
@@ -28,7 +29,11 @@ from nbprof.core.errors import CaptureError
 START, STOP = "/start_profile", "/stop_profile"
 KEY_VARIABLE = "NBPROF_API_KEY"
 """Environment variable with the API key of the server, where it has one."""
+QUIET_S = 2.0
+"""Time without a change after which a server has written all traces."""
 _LOOK_S = 0.25
+_HEAD_BYTES = 1 << 16
+_WORLD = re.compile(rb'"world_size":\s*(\d{1,6})')
 _MOST_TEXT = 2000
 _MOST_FILES = 4096
 
@@ -110,19 +115,24 @@ class EndpointCall(ThreadCall):
         """Wait until the traces are complete, and copy them."""
         until = time.monotonic() + self.order.timeout_s
         last: dict[Path, tuple[int, int]] = {}
+        changed = time.monotonic()
         while not self.cancelled.is_set():
             now = traces(folder)
             written = {path: state for path, state in now.items() if before.get(path) != state}
-            # Those of several ranks are written at different times.
-            if written and written == last and all(map(is_complete, written)):
+            if written != last:
+                last, changed = written, time.monotonic()
+            is_late = time.monotonic() > until
+            quiet = is_late or time.monotonic() - changed >= QUIET_S
+            complete = written and quiet and all(map(is_complete, written))
+            # Ranks write at different times, and some may be on other machines.
+            if complete and (is_late or len(written) >= max(map(ranks, written))):
                 return self._copied(sorted(written))
-            if time.monotonic() > until:
+            if is_late:
                 return Refusal(
                     TOLD,
                     f"it wrote no complete trace to {folder}: does the server see that folder under"
                     " the same path?",
                 )
-            last = written
             self.cancelled.wait(_LOOK_S)
         return Refusal("CANCELLED", "")
 
@@ -142,16 +152,16 @@ class EndpointCall(ThreadCall):
 
 def traces(folder: Path) -> dict[Path, tuple[int, int]]:
     """The traces in a folder and in those directly below it, with their size and time."""
-    found: dict[Path, tuple[int, int]] = {}
+    states: dict[Path, tuple[int, int]] = {}
     for pattern in ("*.trace.json", "*.trace.json.gz"):
         for path in (*folder.glob(pattern), *folder.glob(f"*/{pattern}")):
             # A file may go meanwhile.
             with contextlib.suppress(OSError):
-                state = path.stat()
-                found[path] = state.st_size, state.st_mtime_ns
-            if len(found) >= _MOST_FILES:
-                return found
-    return found
+                status = path.stat()
+                states[path] = status.st_size, status.st_mtime_ns
+            if len(states) >= _MOST_FILES:
+                return states
+    return states
 
 
 def is_complete(path: Path) -> bool:
@@ -165,6 +175,14 @@ def is_complete(path: Path) -> bool:
     except (OSError, EOFError, zlib.error):
         return False
     return last.rstrip().endswith((b"}", b"]"))
+
+
+def ranks(path: Path) -> int:
+    """The number of ranks that a complete trace states at its beginning; 1 if it states none."""
+    opened = gzip.open if path.suffix == ".gz" else Path.open
+    with opened(path, "rb") as file:
+        stated = _WORLD.search(file.read(_HEAD_BYTES))
+    return int(stated[1]) if stated is not None else 1
 
 
 def _refusal(error: Exception, *, connected: bool) -> Refusal:

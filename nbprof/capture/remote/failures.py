@@ -69,7 +69,7 @@ class Failure:
 
 
 def explain(refusal: Refusal, address: Address, root: str, waited_s: float) -> Failure:
-    """Explain a status, as gRPC names them, for the user.
+    """Explain a status code of gRPC for the user; other calls use its codes.
 
     Parameters
     ----------

@@ -109,7 +109,7 @@ class Daemon:
         with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
             self._socket.connect(self._path)
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-        # What a daemon left that was killed.
+        # The socket of a daemon that was killed.
         Path(self._path).unlink(missing_ok=True)
         self._socket.bind(self._path)
         Path(self._path).chmod(0o666)
@@ -227,7 +227,7 @@ class KinetoCall(ThreadCall):
             with _trace_folder(environment.get(_TRACES) or "/tmp", owner) as folder:  # noqa: S108
                 config = self._config(folder / "trace.json")
                 with _registered(environment.get(_SOCKETS, ""), pid, config) as waiting:
-                    if (refusal := self._given(waiting, process)) is not None:
+                    if (refusal := self._accepted(waiting, process)) is not None:
                         return refusal
                     return self._received(folder / f"trace_{pid}.json", process)
         except OSError as error:
@@ -247,7 +247,7 @@ class KinetoCall(ThreadCall):
         )
         return "".join(f"{line}\n" for line in lines).encode()
 
-    def _given(self, waiting: _Waiting, process: psutil.Process) -> Refusal | None:
+    def _accepted(self, waiting: _Waiting, process: psutil.Process) -> Refusal | None:
         """Wait until the process has its configuration; why it does not take one."""
         until = time.monotonic() + ASKS_S
         while not waiting.sent.wait(_LOOK_S):

@@ -153,7 +153,7 @@ def _info(workers: Workers, sampling: Sampling, started: datetime) -> CaptureInf
 
 
 def described(recorded: list[Worker]) -> CaptureInfo:
-    """How nbprof recorded the workers: all that is known of one, of several what is true of all."""
+    """The info of one worker; for several, the values on which all agree."""
     infos = [worker.info for worker in recorded if worker.info is not None]
     if len(infos) < len(recorded) or not infos:
         return CaptureInfo()
@@ -169,9 +169,9 @@ def described(recorded: list[Worker]) -> CaptureInfo:
                 text = note.text
             else:
                 text = f"{worker.address}: {note.text}"
-            shown = replace(note, text=text)
-            if shown not in together.notes:
-                together.notes.append(shown)
+            labelled = replace(note, text=text)
+            if labelled not in together.notes:
+                together.notes.append(labelled)
     if any(info.python for info in infos):
         together.notes.append(notes.python_of_one_worker())
     return together
@@ -231,7 +231,7 @@ def name_hosts(recorded: list[Worker]) -> None:
         if worker.file is None:
             continue
         if worker.file.name.endswith(TORCH_SUFFIX):
-            # What a server of models has written is named by the server.
+            # Servers of models name their files themselves.
             if worker.file.name == f"{worker.address.file_stem}{TORCH_SUFFIX}":
                 _rename(worker, name)
             continue
@@ -255,7 +255,7 @@ def _rename(worker: Worker, name: str) -> None:
     """Name the trace of a worker by its host: it does not state one itself."""
     assert worker.file is not None
     stem = re.sub(r"[^\w.-]", "_", name.rpartition("://")[2], flags=re.ASCII)
-    # Where it cannot be renamed, it is named by its address.
+    # Otherwise it keeps the name of its address.
     with contextlib.suppress(OSError):
         worker.file = worker.file.rename(worker.file.with_name(f"{stem}{TORCH_SUFFIX}"))
     worker.hostname = name

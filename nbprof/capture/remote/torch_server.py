@@ -1,4 +1,4 @@
-"""The server of a PyTorch program: it records the program when it is asked over HTTP.
+"""HTTP server in a PyTorch program that records the program on request.
 
 PyTorch has no profiler server. This one runs on threads of its own in the program, and records as a
 cell is recorded, by a `Session`; see `nbprof.capture.remote.torch_wire` for its messages.
@@ -134,7 +134,7 @@ class Recorder:
         at_steps = not records_all_threads()
         options = Options(
             backend=PYTORCH.name,
-            # What only one thread can start begins with a step, on the thread that trains.
+            # If only one thread is recorded, the training thread starts the profiler at a step.
             steps=(1, None) if at_steps else ALL,
             memory=at_steps,
             python=request.python,
@@ -223,8 +223,10 @@ class _Handler(BaseHTTPRequestHandler):
             if self.path == torch_wire.RECORD:
                 self._record(torch_wire.parse(body))
             elif self.path == torch_wire.STOP:
-                known = self.server.recorder.stop(torch_wire.session(body))
-                self._answer(200 if known else 404, "" if known else "no such recording")
+                if self.server.recorder.stop(torch_wire.session(body)):
+                    self._answer(200, "")
+                else:
+                    self._answer(404, "no such recording")
             else:
                 self._answer(404, "there are /record and /stop")
         except BusyError as error:
@@ -307,7 +309,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingMixIn, HTTPServer):
-    """Listens at an address of this machine, on threads of its own.
+    """Listens at an address of this machine, on background threads.
 
     Parameters
     ----------
@@ -370,7 +372,7 @@ class Server(ThreadingMixIn, HTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing: a client that fails is no error of the program."""
+        """Print nothing: the output is the program's, which has not failed."""
 
     def _leave(self) -> None:
         if self._process == os.getpid():

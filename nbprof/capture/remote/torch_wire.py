@@ -1,4 +1,4 @@
-"""What `nbprof.serve` of a PyTorch program and `nbprof capture torch://…` say to each other.
+"""Messages between `nbprof.serve` of a PyTorch program and `nbprof capture torch://…`.
 
 ``POST /record`` with JSON (`parse`) is answered when the recording is over: 200 with a ZIP archive
 of `TRACE` and `INFO`; 204 if nothing ran; else an error with a sentence. ``POST /stop`` with
@@ -105,6 +105,6 @@ def _object(body: bytes) -> dict[str, Any]:
     return values
 
 
-def same_token(given: str, token: str) -> bool:
+def same_token(authorization: str, token: str) -> bool:
     """Return whether a header `Authorization` holds the token, in a time that tells nothing."""
-    return hmac.compare_digest(given.encode("utf-8", "replace"), f"Bearer {token}".encode())
+    return hmac.compare_digest(authorization.encode("utf-8", "replace"), f"Bearer {token}".encode())

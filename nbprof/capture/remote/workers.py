@@ -360,7 +360,7 @@ def _grpc(order: Order, done: Callable[[], None]) -> Call:
 
 
 def _caller(scheme: str) -> Callable[[Order, Callable[[], None]], Call]:
-    """What asks workers with addresses of a scheme."""
+    """The kind of call for addresses of a scheme."""
     if scheme == GRPC:
         return _grpc
     from nbprof.capture.remote.endpoints import EndpointCall

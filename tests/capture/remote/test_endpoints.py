@@ -21,6 +21,12 @@ from tests.support.ctrl_c import ctrl_c
 TRACE = Path(__file__).resolve().parents[2] / "data" / "kineto" / "cpu_train.pt.trace.json.gz"
 
 
+@pytest.fixture(autouse=True)
+def soon(monkeypatch):
+    """Servers have written all ranks that their traces state, without a wait for further ones."""
+    monkeypatch.setattr(endpoints, "QUIET_S", 0.0)
+
+
 class Model:
     """A server of a model."""
 
@@ -45,9 +51,9 @@ class Model:
         for rank in range(self.ranks):
             path = self.folder / f"machine_rank{rank}.1795000000000.pt.trace.json.gz"
             data = json.loads(gzip.decompress(TRACE.read_bytes()))
-            data["distributedInfo"] = {"rank": rank, "world_size": self.ranks}
+            about = {"distributedInfo": {"rank": rank, "world_size": self.ranks}}
             # In parts, as a file that is being written is seen.
-            packed = gzip.compress(json.dumps(data).encode())
+            packed = gzip.compress(json.dumps(about | data).encode())
             with path.open("wb") as file:
                 file.write(packed[: len(packed) // 2])
                 file.flush()
