@@ -18,9 +18,10 @@ from nbprof.frameworks.register import PYTORCH, RECORDED
     help="The framework whose server to start; PyTorch by default.",
 )
 def command(pid: int, backend: str) -> None:
-    """Make the program PID recordable, without a change to it: Python 3.14 on both sides.
+    """Make a running Python 3.14 program recordable, without a change to it.
 
-    It prints the address for `nbprof capture`. The server stays until the program ends.
+    PID is the id of its process; both sides need Python 3.14. It prints the address for `nbprof
+    capture`. The server stays until the program ends.
     """
     from nbprof.capture.remote.attach import attach
 

@@ -63,9 +63,8 @@ def capture(
 
 def _outcome(recording: Recording) -> str:
     missing = sum(note.key == notes.MISSING_WORKER for note in recording.info.warnings)
-    hosts = 0
-    for framework in RECORDED.values():
-        hosts += len(list(recording.path.glob(framework.recorder.files)))
+    patterns = {framework.recorder.files for framework in RECORDED.values()} - {""}
+    hosts = sum(len(list(recording.path.glob(pattern))) for pattern in patterns)
     text = "recorded"
     if hosts + missing > 1:
         text = f"{hosts} of {hosts + missing} workers recorded"
