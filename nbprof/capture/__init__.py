@@ -32,12 +32,13 @@ class RemoteCapture(ModuleType):
         python_level: int = 0,
         retries: int = 3,
         delay_ms: int | None = None,
+        folder: str | None = None,
         logdir: str | None = None,
         save: bool = True,
         name: str | None = None,
         progress: bool | Callable[[str], None] = True,
     ) -> Profile:
-        """Record running workers by their profiler servers (TensorFlow, JAX or PyTorch/XLA).
+        """Record running workers by their profiler servers.
 
         A worker starts its server with `nbprof.serve(6009)`, or as its framework does it. All
         workers are asked at once and begin together. One that is idle, busy or away is asked again;
@@ -48,7 +49,10 @@ class RemoteCapture(ModuleType):
         ----------
         addresses : str or iterable of str
             ``"grpc://host:6009,grpc://host2:6009"``, also without ``grpc://``, or a list of such
-            texts. On a machine of Google Cloud, ``tpu://NAME`` stands for all workers of a Cloud
+            texts. ``torch://host:6009`` is a program of PyTorch that called `nbprof.serve`,
+            ``kineto://1234`` a process of this machine that was started with
+            ``KINETO_USE_DAEMON=1``, ``vllm://host:8000`` and ``sglang://host:30000`` are servers of
+            models. On a machine of Google Cloud, ``tpu://NAME`` stands for all workers of a Cloud
             TPU.
         duration_ms : int
             How long to record, 1 ms to an hour.
@@ -62,6 +66,9 @@ class RemoteCapture(ModuleType):
             When to begin after the workers were asked: at one time for all, by their clocks. 0 lets
             each begin when it is asked. When left out, several workers begin after a second and one
             at once.
+        folder : str, optional
+            Where the server of ``vllm://host:port`` or ``sglang://host:port`` writes its traces, as
+            this machine sees it.
         logdir : str, optional
             Folder that receives ``plugins/profile/<run>/<host>_<port>.xplane.pb``;
             ``nbprof-results`` when left out.
@@ -100,6 +107,7 @@ class RemoteCapture(ModuleType):
             python_level,
             retries,
             delay_ms,
+            folder,
             logdir,
             save,
             name,

@@ -281,8 +281,11 @@ class AutoBackend:
             if part.error is not None and remedies.disk_remedy(part.failure):
                 # The disk is full: a smaller recording that fits on it would hide that.
                 raise part.error
-        ran = [part for part in self._parts if not part.failure and _ran(part, self._home(part))]
-        primary, *companions = ran or [self._python]
+        ran_parts = []
+        for part in self._parts:
+            if not part.failure and ran(part.backend, self._home(part), expected=part.expected):
+                ran_parts.append(part)
+        primary, *companions = ran_parts or [self._python]
         self.primary, self._ended = primary.backend, True
         if primary.error is not None:
             raise failed[0] if failed else primary.error
@@ -381,27 +384,27 @@ def _runs(home: Path) -> Iterator[Path]:
     return (path for path in sorted((home / "plugins" / "profile").glob("*")) if path.is_dir())
 
 
-def _ran(part: _Part, home: Path) -> bool:
-    """Return whether a framework ran, by its recording.
+def ran(backend: Backend, home: Path, *, expected: bool = False) -> bool:
+    """Return whether a framework ran, by its recording in a logdir.
 
     Files of another format, as those of an NPU, count as a recording in which it ran. A recording
     without a profiler does not show it: the cell must be expected to use the framework.
     """
-    if getattr(part.backend, "stepped", False):
+    if getattr(backend, "stepped", False):
         return next(_runs(home), None) is not None
-    recorder = named(part.backend.name).recorder
+    recorder = named(backend.name).recorder
     if not recorder.signs:
-        return part.expected
+        return expected
     files: list[Path] = []
     for run in _runs(home):
         files += filter(Path.is_file, run.rglob("*"))
     traces = [path for path in files if path.match(recorder.files)]
     if not traces:
         return bool(files)
-    return any(_contains(path, recorder.signs) for path in traces)
+    return any(contains(path, recorder.signs) for path in traces)
 
 
-def _contains(path: Path, signs: tuple[bytes, ...]) -> bool:
+def contains(path: Path, signs: tuple[bytes, ...]) -> bool:
     """Return whether a file, packed or not, contains one of some texts."""
     if not path.stat().st_size:
         return False

@@ -104,6 +104,9 @@ class StepClock:
         Called before the first and after the last step of the window.
     on_step : callable, optional
         Called with the clock after each step.
+    joined : bool
+        The program runs already, so a step began before this clock did: it is not counted, and the
+        first one begins where it ends.
 
     Attributes
     ----------
@@ -117,6 +120,8 @@ class StepClock:
     recorded_step : callable or None
         Called after each recorded step with its kind, its begin and its end in ns of
         `time.perf_counter_ns`, on the thread that ends it.
+    in_earlier_step : bool
+        True until the step has ended in which the clock joined a running program.
     waits : Waits
         The time that steps spent waiting for input, if it can be measured.
     times : StepTimer
@@ -136,7 +141,10 @@ class StepClock:
         begin_window: Callable[[], None] = lambda: None,
         end_window: Callable[[], None] = lambda: None,
         on_step: Callable[[StepClock], None] | None = None,
+        joined: bool = False,
     ) -> None:
+        self.joined = joined
+        self.in_earlier_step = joined
         self.window = window
         self.every = every
         self.batches_of = batches_of
@@ -195,7 +203,7 @@ class StepClock:
 
     def enter(self, kind: str) -> None:
         """From here on, time belongs to the next step, if it comes at all."""
-        if not self.alive:
+        if not self.alive or self.in_earlier_step:
             return
         if not self._open and (not self._roots or self.batches_of):
             self._arm()
@@ -233,6 +241,10 @@ class StepClock:
             How batches are found, such as ``batches of Keras``.
         """
         if not self.alive:
+            return
+        if self.in_earlier_step:
+            self.in_earlier_step = False
+            self.enter(kind)
             return
         now_ns = time.perf_counter_ns()
         if kind and kind == self.batches_of:

@@ -414,9 +414,13 @@ def torch_npu_messages(lines: Iterable[str]) -> list[Note]:
 # Workers
 
 
+MISSING_WORKER = "missing_worker"
+"""Key of the note on a worker that was not recorded."""
+
+
 def missing_worker(address: object, reason: str) -> Note:
     """A worker that was not recorded."""
-    return warning("missing_worker", f"{address} is missing: {reason}")
+    return warning(MISSING_WORKER, f"{address} is missing: {reason}")
 
 
 def repeated_address(address: object) -> Note:
@@ -424,9 +428,15 @@ def repeated_address(address: object) -> Note:
     return info("repeated_address", f"{address} was given more than once and recorded once")
 
 
-def workers_sampled(workers: str, seconds: float) -> Note:
+def workers_sampled(workers: str, seconds: float, over: str = "gRPC") -> Note:
     """Number of workers, and the duration."""
-    return info("workers_sampled", f"sampled over gRPC: {workers}, {seconds:g} s")
+    return info("workers_sampled", f"sampled over {over}: {workers}, {seconds:g} s")
+
+
+def python_of_one_worker() -> Note:
+    """Sampled stacks are stored of one process only."""
+    text = "Python stacks, lines and loader times are kept where a single worker is recorded"
+    return info("python_of_one_worker", text)
 
 
 def stopped_early(after_s: float, seconds: float) -> Note:

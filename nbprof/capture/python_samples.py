@@ -99,17 +99,18 @@ class PythonSampler:
         self._switch_s = 0.0
         self._switched = False
 
-    def start(self) -> PythonSampler:
-        """Begin; the thread that calls is that of the cell."""
+    def start(self, thread: threading.Thread | None = None) -> PythonSampler:
+        """Begin; `thread`, by default the one that calls, is that of the cell."""
+        thread = thread or threading.current_thread()
         if not getattr(sys, "_is_gil_enabled", lambda: True)():
             # Without the GIL frames change while they are read.
             self.trouble = notes.stacks_not_sampled_without_gil()
             return self
-        self._cell_thread = threading.get_ident()
-        for thread in threading.enumerate():
-            if thread.ident is not None:
-                self._threads[thread.ident] = _Thread(thread, None)
-        cell = _Thread(threading.current_thread(), None)
+        self._cell_thread = thread.ident or threading.get_ident()
+        for each in threading.enumerate():
+            if each.ident is not None:
+                self._threads[each.ident] = _Thread(each, None)
+        cell = _Thread(thread, None)
         cell = self._threads.setdefault(self._cell_thread, cell)
         cell.is_service = False
         self._number(cell)

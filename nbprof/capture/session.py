@@ -65,6 +65,8 @@ class Session:
         Called with the clock after each step, on the thread that runs the step.
     batches_of : str
         Not empty: ``options.steps`` counts batches of this kind of loop of Keras instead of steps.
+    joined : bool
+        The program runs already, on other threads than this one.
 
     Attributes
     ----------
@@ -85,6 +87,7 @@ class Session:
         namespace: Mapping[str, Any] | None = None,
         on_step: Callable[[StepClock], None] | None = None,
         batches_of: str = "",
+        joined: bool = False,
     ) -> None:
         self.options = options or Options()
         self.messages: list[str] = []
@@ -105,6 +108,7 @@ class Session:
             begin_window=lambda: self.windows.begin(),
             end_window=lambda: self.windows.end(),
             on_step=on_step,
+            joined=joined,
         )
         self.windows = Windows(self.options, self.clock, trains=trains(source))
 

@@ -401,6 +401,11 @@ def _somebody_records(torch: Any) -> bool:
     return bool(enabled is not None and enabled())
 
 
+def records_all_threads() -> bool:
+    """Return whether any thread can start a recording of all, without allocations."""
+    return _experimental(all_threads=True, frames=False)[1]
+
+
 def _experimental(*, all_threads: bool, frames: bool) -> tuple[dict[str, Any], bool]:
     """Arguments of the profiler that this PyTorch has, and whether it will record all threads.
 

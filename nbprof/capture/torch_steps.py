@@ -534,6 +534,9 @@ class OptimizerSteps:
 
     def _is_training_thread(self) -> bool:
         """Return whether this thread trains, as far as is known."""
+        if self._clock.in_earlier_step:
+            # Its batches are of a step that is not recorded.
+            return False
         return self._key is None or self._key[0] in (0, threading.get_ident())
 
     def _hook_scalers(self, patches: Patches) -> None:

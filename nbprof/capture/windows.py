@@ -409,7 +409,10 @@ class Windows:
         from nbprof.capture.python_samples import PythonSampler
 
         try:
-            self._sampler = PythonSampler().start()
+            thread = threading.current_thread()
+            if self.clock.joined:
+                thread = threading.main_thread()
+            self._sampler = PythonSampler().start(thread)
         except Exception as error:
             self._no_samples(error)
 

@@ -31,14 +31,17 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command(name="capture")
-@click.argument("addresses", nargs=-1, required=True, metavar="grpc://HOST:PORT...")
+@click.argument("addresses", nargs=-1, required=True, metavar="ADDRESS...")
 @_options
 @output.as_json
 def command(addresses: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Record running programs through their profiler servers.
 
-    A program starts its server with nbprof.serve(6009), or by `nbprof serve`. tpu://NAME stands for
-    all workers of a Cloud TPU. Ctrl-C ends the recording early and keeps what was recorded.
+    An ADDRESS is grpc://HOST:PORT of a program of TensorFlow or JAX, torch://HOST:PORT of one of
+    PyTorch: it starts its server with nbprof.serve(6009), or by `nbprof serve`. kineto://PID is a
+    process of PyTorch that was started with KINETO_USE_DAEMON=1, vllm://HOST:PORT or
+    sglang://HOST:PORT a server of models, tpu://NAME stands for all workers of a Cloud TPU. Ctrl-C
+    ends the recording early and keeps what was recorded.
     """
     with shown() as tell:
         import nbprof

@@ -36,6 +36,7 @@ COMMANDS = {
     "serve": (
         "Run a Python program with the profiler server of its framework, for `nbprof capture`."
     ),
+    "attach": "Make a running Python 3.14 program recordable, without a change to it.",
     "doctor": "What can be recorded here, and how to fix what cannot.",
     "mcp": "Serve profiles to an assistant, read-only, over MCP on stdin and stdout.",
     "skill": "A skill for assistants: profile, read, change one thing, measure again.",

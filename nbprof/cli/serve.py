@@ -11,7 +11,7 @@ import click
 
 from nbprof.cli import source
 from nbprof.cli.main import FAILED
-from nbprof.frameworks.register import RECORDED
+from nbprof.frameworks.register import PYTORCH, RECORDED
 
 
 @click.command(name="serve", context_settings={"allow_interspersed_args": False})
@@ -30,17 +30,26 @@ from nbprof.frameworks.register import RECORDED
     help="The framework whose server to start; by default the one that is installed.",
 )
 @click.option(
+    "--host",
+    default="",
+    metavar="ADDRESS",
+    help=(
+        "PyTorch only: the address to listen at; by default only programs on this machine can"
+        " connect. Others need the environment variable NBPROF_TOKEN here and there."
+    ),
+)
+@click.option(
     "-m", "module", is_flag=True, help="SCRIPT is the name of a module, as for python -m."
 )
 @click.argument("script", shell_complete=source.files)
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def command(
-    port: int, backend: str | None, module: bool, script: str, args: tuple[str, ...]
+    port: int, backend: str | None, host: str, module: bool, script: str, args: tuple[str, ...]
 ) -> int | None:
     """Run a Python program with the profiler server of its framework, for `nbprof capture`.
 
-    Everything after SCRIPT is passed to the program. Whoever can reach the port can record the
-    program: there is no password.
+    Everything after SCRIPT is passed to the program. Whoever can reach the port of TensorFlow or
+    JAX can record the program: they have no password.
     """
     if not module and not Path(script).is_file():
         raise click.UsageError(f"there is no script {script!r}; -m runs a module by its name")
@@ -51,8 +60,10 @@ def command(
         raise click.UsageError(
             f"{' and '.join(installed)} are installed: choose one with --backend"
         )
-    port = serve(port, backend or (installed[0] if installed else "auto"))
-    click.echo(f"nbprof: recorded by `nbprof capture grpc://HOST:{port}`", err=True)
+    backend = backend or (installed[0] if installed else "auto")
+    port = serve(port, backend, host=host)
+    scheme = "torch" if backend == PYTORCH.name else "grpc"
+    click.echo(f"nbprof: recorded by `nbprof capture {scheme}://HOST:{port}`", err=True)
     sys.argv = [script, *args]
     sys.path[0] = "" if module else str(Path(script).resolve().parent)
     try:

@@ -53,8 +53,8 @@ class Recorder:
         Texts of which at least one is in each recording in which something of the framework ran.
         Without any, it is recorded as run if the cell is expected to use it.
     has_server : bool
-        A profiler server can be started in a process: the backend has a function
-        ``serve(module, port)`` then.
+        A profiler server can be started in a process: by the backend's ``serve(module, port)``, or
+        for PyTorch, which has none, by nbprof's own.
     steps_found_late : bool
         Steps are only found after the recording, in its events.
     hides_python : bool

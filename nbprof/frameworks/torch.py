@@ -29,6 +29,7 @@ FRAMEWORK = Framework(
             b'"cat": "cuda_runtime"',
             b'"cat": "Operator"',
         ),
+        has_server=True,
         in_use=_in_use,
     ),
     doctor=Doctor(

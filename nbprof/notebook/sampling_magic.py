@@ -46,8 +46,9 @@ def _parser() -> _SamplingParser:
         metavar="grpc://HOST:PORT",
         nargs="*",
         help=(
-            "one or more, separated by commas, or tpu://NAME of a Cloud TPU; or a variable that"
-            " holds them"
+            "one or more, separated by commas: torch://HOST:PORT of PyTorch, kineto://PID,"
+            " vllm://HOST:PORT, sglang://HOST:PORT, or tpu://NAME of a Cloud TPU; or a variable"
+            " that holds them"
         ),
     )
     add_arguments(parser, Sampling)

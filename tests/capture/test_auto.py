@@ -202,9 +202,9 @@ def test_the_signs_of_a_file_are_found_wherever_they_are(tmp_path):
     sign = b'"cat": "cpu_op"'
     for at in (0, 5, auto._CHUNK - 7, auto._CHUNK + 3):
         packed.write_bytes(gzip.compress(b" " * at + sign, 1))
-        assert auto._contains(packed, PYTORCH.recorder.signs)
+        assert auto.contains(packed, PYTORCH.recorder.signs)
     packed.write_bytes(gzip.compress(b'"cat": "user_annotation"', 1))
-    assert not auto._contains(packed, PYTORCH.recorder.signs)
+    assert not auto.contains(packed, PYTORCH.recorder.signs)
     empty = tmp_path / "host.xplane.pb"
     empty.write_bytes(b"")
-    assert not auto._contains(empty, JAX.recorder.signs)
+    assert not auto.contains(empty, JAX.recorder.signs)

@@ -80,6 +80,8 @@ ALL = [
     notes.missing_worker("a:1", "nothing listens on this port"),
     notes.repeated_address("a:1"),
     notes.workers_sampled("1 of 2 workers", 0.02),
+    notes.workers_sampled("torch://a:1", 2, over="nbprof.serve"),
+    notes.python_of_one_worker(),
     notes.stopped_early(1.25, 120),
     notes.late_worker("a:1", "on attempt 2", "nothing happened there"),
     *notes.without_npu(["--aic-metrics"]),

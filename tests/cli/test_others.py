@@ -119,7 +119,7 @@ def served(monkeypatch, tmp_path):
     asked = []
     monkeypatch.setattr(
         "nbprof.capture.remote.serve.serve",
-        lambda port, backend: asked.append((port, backend)) or 6010,
+        lambda port, backend, host: asked.append((port, backend)) or 6010,
     )
     monkeypatch.setattr(sys, "argv", ["nbprof"])
     monkeypatch.setattr(sys, "path", [*sys.path])

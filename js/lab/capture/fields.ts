@@ -71,16 +71,27 @@ const TPU = new RegExp(
 const TPU_PORT = "8466";
 const TPU_EXAMPLE = `write it as tpu://NAME, tpu://ZONE/NAME or tpu://PROJECT/ZONE/NAME, with :PORT if its profiler server is not on ${TPU_PORT}`;
 
+const SCHEMES = ["grpc", "torch", "kineto", "vllm", "sglang"];
+const KINETO_EXAMPLE =
+  "write it as kineto://1234, with the id of a process of this machine that was started with KINETO_USE_DAEMON=1";
+
 /** Whether an address names a Cloud TPU, whose workers are found when the recording begins. */
 export const namesTpu = (text: string): boolean => text.startsWith("tpu://");
 
 function address(text: string): { address: string } | { wrong: string } {
   const scheme = text.lastIndexOf("://");
   const tpu = scheme >= 0 && text.slice(0, scheme).toLowerCase() === "tpu";
-  if (scheme >= 0 && !tpu && text.slice(0, scheme).toLowerCase() !== "grpc") {
-    return { wrong: `${text}: a profiler server speaks gRPC, not ${text.slice(0, scheme)}; ${EXAMPLE}` };
+  const by = scheme < 0 ? "grpc" : text.slice(0, scheme).toLowerCase();
+  if (!tpu && !SCHEMES.includes(by)) {
+    return {
+      wrong: `${text}: workers are not asked by ${by}; ${EXAMPLE}, or as torch://host:6009 for a program of PyTorch`,
+    };
   }
   const rest = scheme < 0 ? text : text.slice(scheme + 3);
+  if (by === "kineto") {
+    if (/^[1-9]\d{0,8}$/.test(rest)) return { address: `kineto://${rest}` };
+    return { wrong: `${shown(text)} names no process: ${KINETO_EXAMPLE}` };
+  }
   const match = (tpu ? TPU : ADDRESS).exec(rest);
   if (tpu && !match) return { wrong: `${shown(text)} does not name a TPU: ${TPU_EXAMPLE}` };
   if (!match) {
@@ -91,7 +102,7 @@ function address(text: string): { address: string } | { wrong: string } {
   if (!digits) return { wrong: `${text} has no port: ${EXAMPLE}` };
   const port = Number(digits);
   if (port < 1 || port > 65535) return { wrong: `${text}: the port must be a number from 1 to 65535` };
-  return { address: `${tpu ? "tpu://" : ""}${match[1]}:${port}` };
+  return { address: `${by === "grpc" ? "" : `${by}://`}${match[1]}:${port}` };
 }
 
 /** The workers that a text names, each once. Spaces and line ends part them as commas do. */
@@ -105,6 +116,12 @@ export function addressesOf(text: string): { addresses: string[] } | { wrong: st
   }
   if (!found.length) {
     return { wrong: "no address given: name the workers, as in grpc://host:6009,grpc://host2:6009" };
+  }
+  const ofGrpc = found.filter((each) => !each.includes("://") || namesTpu(each));
+  if (ofGrpc.length && ofGrpc.length < found.length) {
+    return {
+      wrong: "programs of PyTorch and those of TensorFlow or JAX write different files: record them separately",
+    };
   }
   return { addresses: found };
 }

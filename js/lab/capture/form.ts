@@ -52,7 +52,9 @@ const FIELDS: readonly (readonly [field: Field, label: string, note: string])[] 
   ["folder", "Folder", "For the runs, below the folder that Jupyter serves"],
 ];
 
-const PLACEHOLDERS: Partial<Record<Field, string>> = { addresses: "grpc://worker0:6009, grpc://worker1:6009" };
+const PLACEHOLDERS: Partial<Record<Field, string>> = {
+  addresses: "grpc://worker0:6009, or torch://worker0:6009 for PyTorch",
+};
 
 type Control = HTMLInputElement | HTMLSelectElement;
 
@@ -254,7 +256,7 @@ export class CaptureForm extends Widget {
       this.tellAll(summary(result.workers));
       this.after.replaceChildren(
         h("p.path", path),
-        ...notes.filter((note) => !note.startsWith("sampled over gRPC")).map((note) => h("p.note", sentence(note))),
+        ...notes.filter((note) => !note.startsWith("sampled over ")).map((note) => h("p.note", sentence(note))),
         h("button.jp-mod-styled.nbprof-button", { on: { click: () => this.does.open(path) } }, "Open"),
       );
       this.go.focus();

@@ -34,20 +34,37 @@ TPU_PORT = 8466
 """
 
 
+GRPC = "grpc"
+"""The scheme of addresses without one."""
+
+
 @dataclass(frozen=True)
 class Address:
-    """A profiler server: `host`, an IPv6 address in brackets, and `port`."""
+    """A worker: `host`, an IPv6 address in brackets, `port`, and the `scheme` of its server.
+
+    A process that is asked over Kineto's own sockets has its id in place of the port.
+    """
 
     host: str
     port: int
+    scheme: str = GRPC
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        if self.scheme == KINETO:
+            return f"{KINETO}://{self.port}"
+        if self.scheme == GRPC:
+            return f"{self.host}:{self.port}"
+        return f"{self.scheme}://{self.host}:{self.port}"
 
     @property
     def file_stem(self) -> str:
-        """Its file name without ``.xplane.pb``; workers of one machine differ in the port."""
+        """Its file name without a suffix; workers of one machine differ in the port."""
         return f"{re.sub(r'[^A-Za-z0-9._-]', '_', self.host.strip('[]'))}_{self.port}"
+
+
+TORCH, KINETO, VLLM, SGLANG = "torch", "kineto", "vllm", "sglang"
+SCHEMES = (GRPC, TORCH, KINETO, VLLM, SGLANG)
+"""Of the addresses of workers."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +87,8 @@ def parse(addresses: str | Iterable[str]) -> tuple[list[Address | Tpu], list[Not
     Parameters
     ----------
     given : str or iterable of str
-        ``grpc://a:6009,grpc://b:6009``, also without ``grpc://``, ``tpu://NAME``, or a list of such
-        texts.
+        ``grpc://a:6009,grpc://b:6009``, also without ``grpc://``, ``torch://a:6009``,
+        ``tpu://NAME``, or a list of such texts.
 
     Raises
     ------
@@ -89,6 +106,12 @@ def parse(addresses: str | Iterable[str]) -> tuple[list[Address | Tpu], list[Not
     if not parsed:
         raise CaptureError(
             "no address given: name the workers, as in grpc://host:6009,grpc://host2:6009"
+        )
+    schemes = {getattr(address, "scheme", GRPC) for address in parsed}
+    if GRPC in schemes and len(schemes) > 1:
+        raise CaptureError(
+            "programs of PyTorch and those of TensorFlow or JAX write different files: record them"
+            " separately"
         )
     return parsed, list(map(notes.repeated_address, repeated))
 
@@ -113,15 +136,26 @@ def _parse_address(text: str) -> Address | Tpu:
     scheme, separator, rest = text.rpartition("://")
     if separator and scheme.lower() == "tpu":
         return _tpu(text, rest)
-    if separator and scheme.lower() != "grpc":
-        raise CaptureError(f"{text}: a profiler server speaks gRPC, not {scheme}; {_EXAMPLE}")
+    scheme = scheme.lower() if separator else GRPC
+    if scheme not in SCHEMES:
+        raise CaptureError(
+            f"{text}: workers are not asked by {scheme}; {_EXAMPLE}, or as torch://host:6009 for a"
+            " program of PyTorch"
+        )
+    if scheme == KINETO:
+        if not re.fullmatch(r"[1-9]\d{0,8}", rest):
+            raise CaptureError(
+                f"{text!r} names no process: write it as kineto://1234, with the id of a process of"
+                " this machine that was started with KINETO_USE_DAEMON=1"
+            )
+        return Address("process", int(rest), KINETO)
     match = re.fullmatch(rf"({_HOST})(?::(\d{{1,9}}))?/?", rest)
     if match is None:
         hint = "; write an IPv6 address in brackets, as [::1]:6009" if rest.count(":") > 1 else ""
         raise CaptureError(f"{text!r} is not an address: {_EXAMPLE}{hint}")
     if match[2] is None:
         raise CaptureError(f"{text} has no port: {_EXAMPLE}")
-    return Address(match[1], _port(text, match[2]))
+    return Address(match[1], _port(text, match[2]), scheme)
 
 
 def _tpu(text: str, rest: str) -> Tpu:

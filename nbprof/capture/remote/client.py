@@ -1,4 +1,4 @@
-"""One call to one worker, over gRPC without generated code."""
+"""One call to one worker over gRPC, without generated code."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Refusal:
     details: str
 
 
-class Call:
+class GrpcCall:
     """A request on its way; `outcome` once it is `done`."""
 
     def __init__(self, channel: Any, future: Any) -> None:
@@ -75,7 +75,9 @@ class Call:
         self._channel.close()
 
 
-def profile(address: Address, request: bytes, timeout_s: float, done: Callable[[], None]) -> Call:
+def profile(
+    address: Address, request: bytes, timeout_s: float, done: Callable[[], None]
+) -> GrpcCall:
     """Ask a worker to record.
 
     Parameters
@@ -94,7 +96,7 @@ def profile(address: Address, request: bytes, timeout_s: float, done: Callable[[
         PROFILE, request_serializer=bytes, response_deserializer=bytes
     ).future(request, timeout=timeout_s)
     future.add_done_callback(lambda _: done())
-    return Call(channel, future)
+    return GrpcCall(channel, future)
 
 
 def library() -> Any:

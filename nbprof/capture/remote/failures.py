@@ -24,6 +24,31 @@ NO_PROFILER = (
 BROKEN = "the connection was lost during the recording; was the worker stopped?"
 
 
+TOLD = "TOLD"
+"""Code of a refusal whose text is the reason."""
+NO_DAEMON = (
+    "another daemon answers Kineto on this machine: if it is dynolog, `dyno gputrace` records, or"
+    " stop it first"
+)
+NOT_WRITTEN = "NOT_WRITTEN"
+"""Code of a recording that arrived, but could not be written here."""
+_TORCH = {
+    "UNIMPLEMENTED": (
+        "the server on this port is not that of nbprof.serve in a program of PyTorch; those of"
+        " TensorFlow and JAX are grpc://host:port"
+    ),
+    "UNAUTHENTICATED": (
+        "it wants the token that its program was given: set the environment variable NBPROF_TOKEN"
+        " to it here, too"
+    ),
+    "PERMISSION_DENIED": (
+        "it listens for its own machine alone: use a tunnel to localhost, or start it with a host"
+        " and a token"
+    ),
+}
+"""Reasons for the codes of `nbprof.serve` in programs of PyTorch."""
+
+
 @dataclass(frozen=True)
 class Failure:
     """A failed attempt.
@@ -44,7 +69,7 @@ class Failure:
 
 
 def explain(refusal: Refusal, address: Address, root: str, waited_s: float) -> Failure:
-    """Explain a status of gRPC for the user.
+    """Explain a status code of gRPC for the user; other calls use its codes.
 
     Parameters
     ----------
@@ -56,6 +81,15 @@ def explain(refusal: Refusal, address: Address, root: str, waited_s: float) -> F
         How long the call was under way.
     """
     code, details = refusal.code, refusal.details
+    if code == TOLD:
+        return Failure(details)
+    if code == NOT_WRITTEN:
+        return Failure(
+            f"its recording could not be written to {root} ({details}): choose another location"
+            " with --logdir DIR"
+        )
+    if address.scheme == "torch" and code in _TORCH:
+        return Failure(_TORCH[code])
     if code == "UNAVAILABLE":
         return _unreachable(details, address)
     if code == "UNIMPLEMENTED":

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import re
 import shutil
 import time
 import weakref
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,20 +19,30 @@ from nbprof.capture import notes
 from nbprof.capture.options import Options
 from nbprof.capture.place import RunFolder
 from nbprof.capture.remote import cloud_tpu
-from nbprof.capture.remote.addresses import parse
+from nbprof.capture.remote.addresses import GRPC, KINETO, SGLANG, TORCH, VLLM, parse
 from nbprof.capture.remote.client import library
 from nbprof.capture.remote.messages import chunk
 from nbprof.capture.remote.progress import Progress, Tell
 from nbprof.capture.remote.sampling import Sampling
+from nbprof.capture.remote.torch_wire import TORCH_SUFFIX
 from nbprof.capture.remote.workers import Watch, Worker, Workers
 from nbprof.capture.shield import shielded
 from nbprof.core.errors import CaptureError
 from nbprof.core.receipt import Note
+from nbprof.frameworks.register import RECORDED
 from nbprof.sources.recording import CaptureInfo, Recording
 
 if TYPE_CHECKING:
     from nbprof.profiles.profile import Profile
 
+_OVER = {
+    GRPC: "gRPC",
+    TORCH: "nbprof.serve",
+    KINETO: "Kineto's sockets",
+    VLLM: "vLLM's profile endpoints",
+    SGLANG: "SGLang's profile endpoints",
+}
+"""How workers are recorded, by the scheme of their addresses."""
 _numbers = itertools.count(1)
 
 
@@ -50,8 +62,9 @@ def capture(
 
 
 def _outcome(recording: Recording) -> str:
-    missing = len(recording.info.warnings)
-    hosts = len(list(recording.path.glob("*.xplane.pb")))
+    missing = sum(note.key == notes.MISSING_WORKER for note in recording.info.warnings)
+    patterns = {framework.recorder.files for framework in RECORDED.values()} - {""}
+    hosts = sum(len(list(recording.path.glob(pattern))) for pattern in patterns)
     text = "recorded"
     if hosts + missing > 1:
         text = f"{hosts} of {hosts + missing} workers recorded"
@@ -84,7 +97,8 @@ def record(
         Ctrl-C came before anything was recorded.
     """
     named, about_addresses = parse(addresses)
-    library()
+    if any(getattr(address, "scheme", GRPC) == GRPC for address in named):
+        library()
     targets = cloud_tpu.workers_of(named, tell)
     run_folder = _run_folder(sampling)
     started = datetime.now().astimezone()
@@ -125,14 +139,41 @@ def _info(workers: Workers, sampling: Sampling, started: datetime) -> CaptureInf
     if workers.stopped_after_s is not None:
         elapsed_s = workers.stopped_after_s
     missing = [worker for worker in workers.all if worker.file is None]
-    return CaptureInfo(
+    recorded = described(workers.recorded)
+    return replace(
+        recorded,
         started=started.isoformat(timespec="seconds"),
-        elapsed_s=elapsed_s,
-        notes=_how(workers, sampling),
+        elapsed_s=recorded.elapsed_s or elapsed_s,
+        notes=_how(workers, sampling) + recorded.notes,
         warnings=[notes.missing_worker(worker.address, worker.reason) for worker in missing],
         label=sampling.name or f"sample {next(_numbers)}",
-        options=asdict(sampling),
+        options=recorded.options | asdict(sampling),
     )
+
+
+def described(recorded: list[Worker]) -> CaptureInfo:
+    """The info of one worker; for several, the values on which all agree."""
+    infos = [worker.info for worker in recorded if worker.info is not None]
+    if len(infos) < len(recorded) or not infos:
+        return CaptureInfo()
+    if len(infos) == 1:
+        return infos[0]
+    together = CaptureInfo(by=infos[0].by)
+    for name in ("backend", "framework", "precision", "batch", "machine", "settings", "options"):
+        if all(getattr(info, name) == getattr(infos[0], name) for info in infos):
+            setattr(together, name, getattr(infos[0], name))
+    for worker, info in zip(recorded, infos, strict=True):
+        for note in info.notes:
+            if all(note in other.notes for other in infos):
+                text = note.text
+            else:
+                text = f"{worker.address}: {note.text}"
+            labelled = replace(note, text=text)
+            if labelled not in together.notes:
+                together.notes.append(labelled)
+    if any(info.python for info in infos):
+        together.notes.append(notes.python_of_one_worker())
+    return together
 
 
 def _saved(run_folder: RunFolder, workers: Workers, info: CaptureInfo) -> Recording:
@@ -186,7 +227,14 @@ def name_hosts(recorded: list[Worker]) -> None:
     for worker, name in zip(recorded, names, strict=True):
         if counts[name] > 1 or not worker.hostname:
             name = str(worker.address)
-        if name == worker.hostname or worker.file is None:
+        if worker.file is None:
+            continue
+        if worker.file.name.endswith(TORCH_SUFFIX):
+            # Servers of models name their files themselves.
+            if worker.file.name == f"{worker.address.file_stem}{TORCH_SUFFIX}":
+                _rename(worker, name)
+            continue
+        if name == worker.hostname:
             continue
         named = worker.file.with_suffix(".named")
         try:
@@ -200,6 +248,16 @@ def name_hosts(recorded: list[Worker]) -> None:
             named.unlink(missing_ok=True)
             return
         worker.hostname = name
+
+
+def _rename(worker: Worker, name: str) -> None:
+    """Name the trace of a worker by its host: it does not state one itself."""
+    assert worker.file is not None
+    stem = re.sub(r"[^\w.-]", "_", name.rpartition("://")[2], flags=re.ASCII)
+    # Otherwise it keeps the name of its address.
+    with contextlib.suppress(OSError):
+        worker.file = worker.file.rename(worker.file.with_name(f"{stem}{TORCH_SUFFIX}"))
+    worker.hostname = name
 
 
 def _nothing(workers: list[Worker]) -> str:
@@ -216,7 +274,8 @@ def _how(workers: Workers, sampling: Sampling) -> list[Note]:
     if len(workers.all) > 1:
         count = f"{len(recorded)} of {len(workers.all)} workers"
     seconds = sampling.duration_ms / 1000
-    about_workers = [notes.workers_sampled(count, seconds)]
+    over = _OVER[workers.all[0].address.scheme]
+    about_workers = [notes.workers_sampled(count, seconds, over=over)]
     if workers.stopped_after_s is not None:
         about_workers.append(notes.stopped_early(workers.stopped_after_s, seconds))
     first_ns = min(worker.started_ns for worker in recorded)

@@ -56,6 +56,11 @@ class Sampling:
         type=int,
         default="1000 for several workers",
     )
+    folder: str | None = option(
+        None,
+        "where the server of vllm:// or sglang:// writes its traces, as this machine sees it",
+        metavar="DIR",
+    )
     logdir: str | None = option(None, LOGDIR, metavar="DIR", default="nbprof-results")
     save: bool = option(
         True, "keep the files of the run", negative="delete them when the profile is no longer used"

@@ -20,7 +20,7 @@ from nbprof.capture.patches import Patches
 from nbprof.capture.windows import backend_class
 from nbprof.core.errors import CaptureError
 from nbprof.display.wording import listed
-from nbprof.frameworks.register import RECORDED, is_imported, named
+from nbprof.frameworks.register import PYTORCH, RECORDED, is_imported, named
 
 
 class Unmarked:
@@ -88,6 +88,9 @@ class StandingMarks:
 
 
 SERVERS = tuple(name for name, framework in RECORDED.items() if framework.recorder.has_server)
+_LOOPBACK = "127.0.0.1"
+_LEAST_TOKEN = 16
+"""Characters of a token."""
 _NO_SERVER = (
     "{title} has no profiler server, so it cannot be sampled from another process: %%nbprof above"
     " its cell, or `with nbprof.profile():` in its script, records it"
@@ -97,27 +100,44 @@ _lock = threading.Lock()
 _serving: dict[str, tuple[int, int]] = {}
 
 
-def serve(port: int = 6009, backend: str = "auto", *, steps: bool = True) -> int:
-    """Start the profiler server of TensorFlow or JAX in this process and return its port.
+def serve(
+    port: int = 6009,
+    backend: str = "auto",
+    *,
+    steps: bool = True,
+    host: str = "",
+    token: str = "",
+) -> int:
+    """Start a profiler server in this process and return its port.
 
-    `nbprof.capture` then records it from anywhere.
+    `nbprof.capture` then records it: at ``grpc://machine:6009`` programs of TensorFlow and JAX,
+    whose own server it is, and at ``torch://machine:6009`` those of PyTorch, which has none.
 
     It runs as long as the process. A second call changes nothing and returns the port of the first.
-    From then on, the steps of Keras, `nbprof.step` and `nbprof.steps` are marked, so that samples
-    have steps; a marker that is not recorded costs a few microseconds.
+    From then on, the steps of Keras, `nbprof.step` and `nbprof.steps` are marked in programs of
+    TensorFlow and JAX, so that samples have steps; a marker that is not recorded costs a few
+    microseconds. In programs of PyTorch, nothing is changed until a recording begins.
 
-    Both frameworks' servers listen on all network addresses of the machine, without a password:
-    whoever can reach the port can record the program. On a shared network, close the port in the
-    firewall and use a tunnel: ``ssh -L 6009:localhost:6009 machine``.
+    The servers of TensorFlow and JAX listen on all network addresses of the machine, without a
+    password: whoever can reach the port can record the program. On a shared network, close the port
+    in the firewall and use a tunnel: ``ssh -L 6009:localhost:6009 machine``. The server for PyTorch
+    listens for its own machine, unless `host` and a token say otherwise.
 
     Parameters
     ----------
     port : int
         0 takes a free one.
     backend : str
-        ``tensorflow``, ``jax``, or ``auto``: the one that Keras runs on, or that is imported.
+        ``tensorflow``, ``jax``, ``torch``, or ``auto``: the one that Keras runs on, or that is
+        imported.
     steps : bool
-        False marks no steps.
+        False marks no steps; PyTorch's are only marked while they are recorded.
+    host : str
+        PyTorch only: the address to listen at, as ``0.0.0.0`` for all of the machine. When left
+        out, only programs on this machine can connect.
+    token : str
+        PyTorch only: a secret of 16 characters and more that a recording must know, also in the
+        environment variable ``NBPROF_TOKEN``. Needed with a `host` that others can reach.
 
     Returns
     -------
@@ -127,8 +147,7 @@ def serve(port: int = 6009, backend: str = "auto", *, steps: bool = True) -> int
     Raises
     ------
     CaptureError
-        The port is in use, no framework is imported, or it has no profiler server (PyTorch has
-        none).
+        The port is in use, no framework is imported, or `host` needs a token.
 
     Examples
     --------
@@ -142,6 +161,13 @@ def serve(port: int = 6009, backend: str = "auto", *, steps: bool = True) -> int
         )
     with _lock:
         name = _choose(backend)
+        if name == PYTORCH.name:
+            listen, secret = _listening(host, token)
+        elif host or token:
+            raise CaptureError(
+                f"{named(name).title}'s profiler server listens on all addresses without a token:"
+                " host and token are for programs of PyTorch"
+            )
         module = _module(name)
         process, running = _serving.get(name, (0, 0))
         if process == os.getpid():
@@ -151,6 +177,9 @@ def serve(port: int = 6009, backend: str = "auto", *, steps: bool = True) -> int
                     " this process; there can be only one"
                 )
             return running
+        if name == PYTORCH.name:
+            _serving[name] = (os.getpid(), _serve_torch(listen, port, secret))
+            return _serving[name][1]
         chosen = free_port(port)
         try:
             backend_class(named(name)).serve(module, chosen)
@@ -183,6 +212,41 @@ def _mark_steps(name: str, module: Any) -> None:
             RuntimeWarning,
             stacklevel=3,
         )
+
+
+def _listening(host: str, token: str) -> tuple[str, str]:
+    """The address to listen at, and the token; checked."""
+    from nbprof.capture.remote import torch_wire
+    from nbprof.capture.remote.torch_server import is_loopback
+
+    token = token or os.environ.get(torch_wire.TOKEN_VARIABLE, "")
+    host = (host or _LOOPBACK).strip("[]")
+    if token and not (token.isascii() and token.isprintable() and len(token) >= _LEAST_TOKEN):
+        raise CaptureError(
+            f"the token must have {_LEAST_TOKEN} printable ASCII characters or more, as"
+            " secrets.token_urlsafe() gives"
+        )
+    if not token and not is_loopback(host):
+        raise CaptureError(
+            f"at {host} whoever reaches the port could record the program: give a token, or set"
+            f" {torch_wire.TOKEN_VARIABLE}; or leave out host, and use a tunnel"
+        )
+    return host, token
+
+
+def _serve_torch(host: str, port: int, token: str) -> int:
+    from nbprof.capture.remote.torch_server import Server
+
+    try:
+        return Server(host, port, token).start()
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            why = "is in use by another program"
+        elif error.errno == errno.EACCES:
+            why = f"may not be used here{_low(port)}"
+        else:
+            why = f"cannot be used at {host} ({error.strerror or error})"
+        raise CaptureError(f"port {port} {why}: choose another, or 0 for a free one") from error
 
 
 def _is_port(port: Any) -> bool:

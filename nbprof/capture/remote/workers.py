@@ -9,8 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nbprof.capture.remote.addresses import Address
-from nbprof.capture.remote.client import Call, Refusal, profile
+from nbprof.capture.remote.addresses import GRPC, KINETO, TORCH, Address
+from nbprof.capture.remote.calls import Call, Order, Received
+from nbprof.capture.remote.client import Refusal, profile
 from nbprof.capture.remote.failures import IDLE, Failure, explain, shared
 from nbprof.capture.remote.messages import ProfileRequest, ProfileResponse
 from nbprof.capture.remote.progress import REPAINT_S, Tell
@@ -19,6 +20,7 @@ from nbprof.capture.shield import shielded
 from nbprof.core.errors import ReadError
 from nbprof.core.units import size_text
 from nbprof.core.wire import LENGTH, fields
+from nbprof.sources.recording import CaptureInfo
 
 SLACK_S = 60.0
 """Minimum time for a worker to collect and send its recording; for a long recording, as long again
@@ -63,7 +65,9 @@ class Worker:
     file : Path or None
         Its recording.
     hostname : str
-        The name of its machine, from the recording.
+        The name of its machine, or of its process in a job, from the recording.
+    info : CaptureInfo or None
+        How it was recorded, if nbprof recorded it there.
     started_ns : int
         When its recording began, in ns since 1970 by our clock.
     bytes : int
@@ -77,6 +81,7 @@ class Worker:
     hostname: str = ""
     started_ns: int = 0
     bytes: int = 0
+    info: CaptureInfo | None = None
     failures: list[Failure] = field(default_factory=list)
     given_up: bool = False
     _call: Call | None = None
@@ -242,12 +247,17 @@ class Workers:
         limit_s = self._duration_s + max(SLACK_S, self._duration_s)
         if start_ns:
             limit_s += self._delay_s
-        worker._call = profile(worker.address, request.encode(), limit_s, self._news.set)
+        order = Order(worker.address, request, self._folder, limit_s, sampling.folder)
+        worker._call = _caller(worker.address.scheme)(order, self._news.set)
 
     def _take(self, worker: Worker, call: Call) -> None:
         """Save the recording that a worker has sent, or decide whether to ask it again."""
         worker._call = None
         outcome = call.outcome()
+        if isinstance(outcome, Received):
+            worker.file, worker.bytes = outcome.path, outcome.path.stat().st_size
+            worker.hostname, worker.info = outcome.worker, outcome.info
+            return
         if isinstance(outcome, Refusal):
             waited_s = time.monotonic() - worker._asked
             failure: Failure | None = explain(
@@ -343,6 +353,21 @@ class Workers:
 
 
 Watch = Callable[[Workers], None]
+
+
+def _grpc(order: Order, done: Callable[[], None]) -> Call:
+    return profile(order.address, order.request.encode(), order.timeout_s, done)
+
+
+def _caller(scheme: str) -> Callable[[Order, Callable[[], None]], Call]:
+    """The kind of call for addresses of a scheme."""
+    if scheme == GRPC:
+        return _grpc
+    from nbprof.capture.remote.endpoints import EndpointCall
+    from nbprof.capture.remote.kineto import KinetoCall
+    from nbprof.capture.remote.torch_client import TorchCall
+
+    return {TORCH: TorchCall, KINETO: KinetoCall}.get(scheme, EndpointCall)
 
 
 def hostname(xspace: memoryview) -> str:

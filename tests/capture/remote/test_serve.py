@@ -133,19 +133,15 @@ def test_the_framework_of_keras_wins(bare):
     sockets[0].close()
 
 
-def test_pytorch_has_no_server(bare):
-    with pytest.raises(
-        CaptureError, match=r"PyTorch has no profiler server.* %%nbprof above its cell"
-    ):
-        nbprof.serve(0, "torch")
-    bare.setitem(sys.modules, "torch", types.ModuleType("torch"))
-    with pytest.raises(CaptureError, match="PyTorch has no profiler server"):
-        nbprof.serve(0)
+def test_mlx_has_no_server(bare):
+    with pytest.raises(CaptureError, match=r"MLX has no profiler server.* %%nbprof above its cell"):
+        nbprof.serve(0, "mlx")
 
 
 def test_without_a_framework_it_is_asked_which(bare):
     with pytest.raises(
-        CaptureError, match="neither TensorFlow nor JAX is imported: import one first, or name it"
+        CaptureError,
+        match="neither TensorFlow, JAX nor PyTorch is imported: import one first, or name it",
     ):
         nbprof.serve(0)
     with pytest.raises(CaptureError, match="unknown backend 'mxnet'"):
