@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
@@ -25,6 +25,7 @@ from nbprof.analysis.steps.warmup import averaged
 from nbprof.core.intervals import EMPTY, Intervals
 from nbprof.core.step_times import StepTimes
 from nbprof.core.trace import Int64s
+from nbprof.display import wording
 from nbprof.schema import frames
 
 FEWEST = 8
@@ -39,6 +40,11 @@ _PIECES = 4
 """Parts of a stretch that must take the same time."""
 _SETTLED = 0.1
 """By which share the medians of two parts may differ."""
+_EQUAL = 0.03
+"""By which share the medians before and after a recording may differ to be those of equal steps,
+whatever chance explains."""
+_CHANGED = 1.5
+"""By which factor they differ where the program has changed, not only the load of its machine."""
 _LEAST_RECORDED = 3
 AHEAD = 0.97
 """Share of the device's work that a step takes at least by the host's clock, unless the host runs
@@ -66,15 +72,21 @@ class BareSteps:
     steps : int
         Number of those that count.
     median_ms, low_ms, high_ms : float
-        Their median with its 95 % interval; NaN if unknown.
+        Their median with its 95 % interval; NaN if unknown. Where steps before and after the
+        recording differ by more than chance explains, the mean of both medians, and an interval
+        that holds those of both.
+    mean_ms : float
+        Their mean, of which that of both sides counts half where these differ; NaN if unknown.
     recorded_ms : float
         The median of the recorded steps, by the same clock; NaN of fewer than three, and where the
         host ran ahead of its device.
+    sides_ms : (float, float), optional
+        The medians before and after the recording, where they differ.
     reason : str
         Why the median is unknown; empty where it is known.
     is_comparable : bool
         True if nothing but the profiler makes the recorded steps differ: they come right after bare
-        ones, or are in the same epoch as they.
+        ones, or are in the same epoch as they, and these did not change meanwhile.
     durations_ms : float64[n]
         The time of each of them, in time order.
     """
@@ -83,7 +95,9 @@ class BareSteps:
     median_ms: float = math.nan
     low_ms: float = math.nan
     high_ms: float = math.nan
+    mean_ms: float = math.nan
     recorded_ms: float = math.nan
+    sides_ms: tuple[float, float] | None = None
     reason: str = ""
     is_comparable: bool = False
     durations_ms: Floats = field(default_factory=lambda: np.zeros(0), repr=False, compare=False)
@@ -97,6 +111,14 @@ class BareSteps:
     def most_slowdown(self) -> float | None:
         """The same with the lower end of the interval: by how much recording slows at most."""
         return self._ratio(self.low_ms)
+
+    @property
+    def note(self) -> str:
+        """That steps before and after the recording differ; empty where they do not."""
+        if self.sides_ms is None:
+            return ""
+        before, after = map(wording.millis, self.sides_ms)
+        return f"{before} before the recording and {after} after it"
 
     def _ratio(self, bare_ms: float) -> float | None:
         ratio = self.recorded_ms / bare_ms
@@ -114,6 +136,7 @@ class BareSteps:
             answer[key] = None if math.isnan(value) else value
         answer["recording_slowdown"] = self.slowdown
         answer["bare_step_time_reason"] = self.reason
+        answer["bare_step_time_note"] = self.note
         return answer
 
 
@@ -128,8 +151,10 @@ def measure(
     """The bare steps of the kind that averages are of.
 
     A program may change while it runs: its data are cached after the first epoch. So bare steps
-    count only if they follow or precede recorded ones in the same epoch and their time is steady;
-    and those after a recording only if there are none before it, or if both agree.
+    count only if they follow or precede recorded ones in the same epoch and their time is steady.
+    Those before and after a recording may differ nevertheless, as others use the machine: neither
+    tells then what the recorded ones would have taken, but what changes evenly is at the mean of
+    both in between.
 
     The interval is that of the order statistics of the median, by Student's approximation of the
     binomial distribution, for as many independent steps as the series is worth.
@@ -173,36 +198,63 @@ def measure(
         reason = "an earlier recording in this process still slows the launches"
         return BareSteps(recorded_ms=recorded_ms, reason=reason)
     first_recorded = int(np.argmax(np.append(recorded, True)))
-    earlier, later = np.zeros(0), []
+    parts: tuple[list[Floats], list[Floats]] = ([duration[:0]], [duration[:0]])
     for bare_rows in _beside_recorded(rows, recorded[rows], epoch):
-        part = _steady(duration[bare_rows])
-        if not len(part):
-            continue
-        if bare_rows[-1] < first_recorded:
-            earlier = part
-        elif not stays_slow:
-            later.append(part)
-    if len(earlier):
-        later = [part for part in later if _alike(earlier, part)]
-    values = np.concatenate([earlier, *later])
-    if len(values) < FEWEST:
+        is_later = bool(bare_rows[0] > first_recorded)
+        if not (is_later and stays_slow):
+            parts[is_later].append(_steady(duration[bare_rows]))
+    before, after = map(np.concatenate, parts)
+    if not len(before) + len(after):
         reason = "the steps beside the recorded ones had not settled to a steady time"
         if stays_slow and recorded[rows[0]]:
             reason = "after a recording launches stay slower, and no step ran before it"
         return BareSteps(recorded_ms=recorded_ms, reason=reason)
-    if np.median(values) < AHEAD * device_ms:
+    sides = [
+        side for side in (before, after) if len(side) and np.median(side) >= AHEAD * device_ms
+    ]
+    if not sides:
         reason = "the host runs ahead of the device, so its clock does not tell how long steps take"
         return BareSteps(recorded_ms=recorded_ms, reason=reason)
-    low, high = _interval(values, effective_size(values))
+    is_comparable = sides[0] is before or len(borders) > 0
+    measured = _of_sides(sides)
+    if measured.sides_ms is not None:
+        is_comparable &= max(measured.sides_ms) <= _CHANGED * min(measured.sides_ms)
+    return replace(measured, recorded_ms=recorded_ms, is_comparable=is_comparable)
+
+
+def _of_sides(sides: Sequence[Floats]) -> BareSteps:
+    """The time of the steps before and after a recording, or of those on one side."""
+    values = np.concatenate(sides)
+    bounds = [_interval(side, effective_size(side)) for side in sides]
+    medians = [float(np.median(side)) for side in sides]
+    low, high = min(bounds)[0], max(high for _, high in bounds)
+    if len(sides) == 1 or not _differ(medians, bounds):
+        low, high = _interval(values, effective_size(values))
+        return BareSteps(
+            steps=len(values),
+            median_ms=float(np.median(values)),
+            low_ms=low,
+            high_ms=high,
+            mean_ms=float(values.mean()),
+            durations_ms=values,
+        )
+    before, after = medians
     return BareSteps(
         steps=len(values),
-        median_ms=float(np.median(values)),
+        median_ms=(before + after) / 2,
         low_ms=low,
         high_ms=high,
-        recorded_ms=recorded_ms,
-        is_comparable=len(earlier) > 0 or len(borders) > 0,
+        mean_ms=float(np.mean([side.mean() for side in sides])),
+        sides_ms=(before, after),
         durations_ms=values,
     )
+
+
+def _differ(medians: Sequence[float], bounds: Sequence[tuple[float, float]]) -> bool:
+    """True if two medians with their intervals differ by more than chance explains."""
+    (low, high), (later_low, later_high) = bounds
+    apart = low > later_high or later_low > high
+    return apart and max(medians) > (1 + _EQUAL) * min(medians)
 
 
 def main_kind(times: StepTimes, of_steps: npt.NDArray[np.bool_]) -> int:
@@ -244,7 +296,7 @@ def _beside_recorded(
             continue
         follows = part[0] > 0 and is_recorded[part[0] - 1]
         stretches.append(rows[part[SKIPPED if follows else 0 :]])
-    return stretches
+    return [stretch for stretch in stretches if len(stretch)]
 
 
 def _steady(duration: Floats) -> Floats:
