@@ -14,7 +14,7 @@ import nbprof
 from nbprof.analysis.advice.advice import frame
 from nbprof.analysis.advice.cores import Load, Machine, Times, fitted, more_workers_for, workers_for
 from nbprof.core import loader_uses
-from nbprof.core.loader_uses import DATA_LOADER, PY_DATASET, TF_DATA, LoaderUse
+from nbprof.core.loader_uses import DATA_LOADER, ITERABLE, PY_DATASET, TF_DATA, LoaderUse
 from tests.support.kineto import Kineto, profile
 
 FREE = {"cores": 8.0, "own_cores": 1.0, "other_cores": 0.0, "waited_percent": 1.0}
@@ -316,6 +316,19 @@ def test_what_runs_beside_the_steps_has_the_cores_that_are_there(rule, measured,
     assert ("with both at once a step takes about" in row["evidence"]) is (gain < 60.0)
     # What the cores hold is an estimate: the wait may need less of them, or others leave more.
     assert row["gain_is"] == "about"
+
+
+@pytest.mark.parametrize("rule", ["loader_none", "input_ahead"])
+def test_an_iterable_that_sleeps_needs_no_core(rule):
+    # 60 ms of each step pass in a generator that waits for a server.
+    use = replace(TF, kind=ITERABLE, wait_cpu_s=0.1)
+    row = fitted(row_of(rule), {**TWO, "own_cores": 1.8}, [use], Times(100.0, 60.0)).iloc[0]
+    assert row["gain_ms_per_step"] == pytest.approx(60.0)
+    assert row["evidence"] == "It waits."
+    # One that computes has the core that the rest of the step leaves.
+    use = replace(use, wait_cpu_s=2.4)
+    row = fitted(row_of(rule), TWO, [use], Times(100.0, 60.0)).iloc[0]
+    assert row["gain_ms_per_step"] == pytest.approx(50.0)
 
 
 @pytest.mark.parametrize(

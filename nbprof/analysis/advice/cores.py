@@ -18,7 +18,7 @@ from nbprof.activity.unit import MARKED, Unit
 from nbprof.analysis import contention
 from nbprof.analysis.input.input_pipeline import READING
 from nbprof.analysis.rule import ABOUT, UP_TO
-from nbprof.core.loader_uses import DATA_LOADER, PY_DATASET, TF_DATA, LoaderUse
+from nbprof.core.loader_uses import DATA_LOADER, ITERABLE, PY_DATASET, TF_DATA, LoaderUse
 from nbprof.display import wording
 
 HAND_OVER, RECEIVE_MS = 1.1, 2.0
@@ -257,7 +257,8 @@ def _fit(row: dict[str, Any], uses: list[LoaderUse], step: Step) -> dict[str, An
         # Copies from pageable memory do not come from loaders that pin it.
         return None if loaders and all(use.pin_memory for use in loaders) else row
     loader = _loader(rule, uses)
-    if loader is not None and loader.kind != TF_DATA and _is_on_foreign_input(row):
+    is_foreign = loader is not None and loader.kind in (DATA_LOADER, PY_DATASET)
+    if loader is not None and is_foreign and _is_on_foreign_input(row):
         # The framework's profiler does not record whose batches these are.
         rule, title = IN_PROCESS, "Load batches in worker processes"
         if loader.workers and loader.kind == DATA_LOADER:
@@ -315,7 +316,9 @@ def _loader(rule: str, uses: list[LoaderUse]) -> LoaderUse | None:
         if rule == IN_PROCESS:
             fits = use.kind == PY_DATASET or (use.kind == DATA_LOADER and not use.workers)
         elif rule == WORKERS:
-            fits = bool(use.workers) and use.kind != TF_DATA
+            fits = bool(use.workers) and use.kind in (DATA_LOADER, PY_DATASET)
+        elif rule == NONE:
+            fits = use.kind == ITERABLE
         else:
             fits = use.kind == TF_DATA or rule in _RULES_ON_INPUT
         if fits:
