@@ -41,8 +41,7 @@ _PIECES = 4
 _SETTLED = 0.1
 """By which share the medians of two parts may differ."""
 _EQUAL = 0.03
-"""By which share the medians before and after a recording may differ to be those of equal steps,
-whatever chance explains."""
+"""By which share the medians before and after a recording may differ to be those of equal steps."""
 _CHANGED = 1.5
 """By which factor they differ where the program has changed, not only the load of its machine."""
 _LEAST_RECORDED = 3
@@ -72,9 +71,9 @@ class BareSteps:
     steps : int
         Number of those that count.
     median_ms, low_ms, high_ms : float
-        Their median with its 95 % interval; NaN if unknown. Where steps before and after the
-        recording differ by more than chance explains, the mean of both medians, and an interval
-        that holds those of both.
+        Their median with its 95 % interval, which holds those of the steps before and after the
+        recording where their medians are not equal; NaN if unknown. Where these differ by more than
+        chance explains, the mean of both medians.
     mean_ms : float
         Their mean, of which that of both sides counts half where these differ; NaN if unknown.
     recorded_ms : float
@@ -145,6 +144,7 @@ def measure(
     *,
     borders: Sequence[int] = (),
     works_later: bool = False,
+    runs_ahead: bool = False,
     stays_slow: bool = False,
     device_ms: float = 0.0,
 ) -> BareSteps:
@@ -167,6 +167,9 @@ def measure(
     works_later : bool
         True if the program may end a step before its work has run. Then a block of the program
         does not tell how long a step takes, unless one follows the other nearly without a gap.
+    runs_ahead : bool
+        True if the host may dispatch steps ahead of what computes them: its first ones take less
+        time then, until a queue is full.
     stays_slow : bool
         True if a profiler that has stopped goes on to slow the program, as CUPTI slows launches:
         then only steps count before which none has run in the process.
@@ -202,7 +205,7 @@ def measure(
     for bare_rows in _beside_recorded(rows, recorded[rows], epoch):
         is_later = bool(bare_rows[0] > first_recorded)
         if not (is_later and stays_slow):
-            parts[is_later].append(_steady(duration[bare_rows]))
+            parts[is_later].append(_steady(duration[bare_rows], runs_ahead=runs_ahead))
     before, after = map(np.concatenate, parts)
     if not len(before) + len(after):
         reason = "the steps beside the recorded ones had not settled to a steady time"
@@ -227,9 +230,11 @@ def _of_sides(sides: Sequence[Floats]) -> BareSteps:
     values = np.concatenate(sides)
     bounds = [_interval(side, effective_size(side)) for side in sides]
     medians = [float(np.median(side)) for side in sides]
+    is_equal = max(medians) <= (1 + _EQUAL) * min(medians)
     low, high = min(bounds)[0], max(high for _, high in bounds)
-    if len(sides) == 1 or not _differ(medians, bounds):
+    if is_equal:
         low, high = _interval(values, effective_size(values))
+    if is_equal or not _is_apart(*bounds):
         return BareSteps(
             steps=len(values),
             median_ms=float(np.median(values)),
@@ -250,11 +255,9 @@ def _of_sides(sides: Sequence[Floats]) -> BareSteps:
     )
 
 
-def _differ(medians: Sequence[float], bounds: Sequence[tuple[float, float]]) -> bool:
-    """True if two medians with their intervals differ by more than chance explains."""
-    (low, high), (later_low, later_high) = bounds
-    apart = low > later_high or later_low > high
-    return apart and max(medians) > (1 + _EQUAL) * min(medians)
+def _is_apart(interval: tuple[float, float], other: tuple[float, float]) -> bool:
+    """True if two intervals share nothing."""
+    return interval[0] > other[1] or other[0] > interval[1]
 
 
 def main_kind(times: StepTimes, of_steps: npt.NDArray[np.bool_]) -> int:
@@ -299,13 +302,13 @@ def _beside_recorded(
     return [stretch for stretch in stretches if len(stretch)]
 
 
-def _steady(duration: Floats) -> Floats:
+def _steady(duration: Floats, *, runs_ahead: bool) -> Floats:
     """The part of a stretch in which the step time is steady; empty if it changes.
 
-    A few first steps may take longer, for programs compile, and more of them less long, for a host
+    A few first steps may take longer, for programs compile, and more of them less long where a host
     runs ahead of its device until a queue is full.
     """
-    for skipped in (0, _COMPILING, _RUN_AHEAD):
+    for skipped in (0, _COMPILING, _RUN_AHEAD) if runs_ahead else (0, _COMPILING):
         part = duration[skipped:]
         if len(part) < FEWEST:
             break
