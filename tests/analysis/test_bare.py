@@ -316,6 +316,19 @@ def profile_of_host(folder, bare_ms, in_ops_ms):
     return nbprof.load(folder)
 
 
+def test_steps_that_differ_are_shown_as_such(tmp_path):
+    p = profile_of_host(tmp_path, 0.9, 0.5)
+    durations = [*noisy(0.9, 20), *noisy(1.0, 12, 1), *noisy(0.8, 20, 2)]
+    p.run.capture.step_times = step_times(durations, (20, 32)).packed()
+    (tmp_path / SIDECAR).write_text(json.dumps(p.run.capture.to_dict()))
+    p = nbprof.load(tmp_path)
+    note = p.overview["bare_step_time_note"]
+    assert re.fullmatch(r"0\.(89|90) ms before the recording and 0\.80 ms after it", note)
+    average = next(f for f in p.payload().overview.figures if f.key == "step_time")
+    assert average.note.endswith(f"]: {note}")
+    assert p.payload().steps.clock.scope.endswith(f"]: {note}")
+
+
 def test_what_bounds_a_program_on_the_host_may_be_the_recording(tmp_path):
     # Ops take 0.9 ms while they are recorded, and at least 0.9 - 0.7 = 0.2 ms of 0.3 ms else.
     assert evidence_on_recording(profile_of_host(tmp_path, 0.3, 0.9)) == []

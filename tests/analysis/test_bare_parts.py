@@ -284,6 +284,12 @@ def test_the_profilers_own_work_is_no_work_of_the_program(tmp_path):
         p.overview["checks"].set_index("check")["percent"]["all_others"] for p in (without, there)
     ]
     assert unexplained[0] - unexplained[1] == pytest.approx(60.0)
+    # Nor may it be a wait for input.
+    levels = [p.input_pipeline.summary["level"] for p in (without, there)]
+    assert levels == ["potential", "potential"]
+    statements = [p.input_pipeline.summary["statement"] for p in (without, there)]
+    assert statements[0].startswith("78.0%")
+    assert statements[1].startswith("18.0%")
 
 
 _LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
