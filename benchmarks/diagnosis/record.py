@@ -57,8 +57,8 @@ class Recorded:
     run : nbprof.profile
     seconds : float
         The time of all of them by the program's own clock; NaN if unknown.
-    compared : slice
-        The rows of `p.steps.frame` that this clock is of.
+    without_ends : bool
+        True if it is that of as many steps between the first and the last recorded one.
     own_ms : list of float
         The median of the program's steps without the profiler by the same clock: before and after
         the recording together, before it, and after it. Empty if unknown.
@@ -66,7 +66,7 @@ class Recorded:
 
     run: nbprof.profile
     seconds: float = math.nan
-    compared: slice = slice(None)
+    without_ends: bool = False
     own_ms: list[float] = field(default_factory=list)
 
 
@@ -93,7 +93,7 @@ def windowed(loop: Loop, program: Program) -> Recorded:
     seconds = float(clock[window[0] : window[1] - 1].mean()) * steps / 1000
     before, after = clock[SETTLED:steps], clock[window[1] + SETTLED :]
     own_ms = [float(np.nanmedian(each)) for each in (np.append(before, after), before, after)]
-    return Recorded(run, seconds, slice(1, -1), own_ms)
+    return Recorded(run, seconds, without_ends=True, own_ms=own_ms)
 
 
 def throughout(loop: Loop, program: Program) -> Recorded:
@@ -122,8 +122,8 @@ def recorded(program: Program, mended: bool) -> dict[str, Any]:
     run, steps = measured.run, program.steps // program.batches
     frame, overview = run.steps.frame, run.overview
     compared = frame["step_time_ms"]
-    if len(frame) == steps:
-        compared = compared.iloc[measured.compared]
+    if measured.without_ends and len(frame) == steps:
+        compared = compared.iloc[1:-1]
     advice = run.advice
     return {
         "bare_ms": 1000 * bare / steps,

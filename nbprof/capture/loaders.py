@@ -16,7 +16,15 @@ from functools import wraps
 from typing import Any, NamedTuple
 
 from nbprof.capture.patches import Patches
-from nbprof.core.loader_uses import DATA_LOADER, ITERABLE, MOST, PY_DATASET, TF_DATA, LoaderUse, short
+from nbprof.core.loader_uses import (
+    DATA_LOADER,
+    ITERABLE,
+    MOST,
+    PY_DATASET,
+    TF_DATA,
+    LoaderUse,
+    short,
+)
 
 _MODULE = "torch.utils.data.dataloader"
 PY_DATASETS = "keras.src.trainers.data_adapters.py_dataset_adapter"

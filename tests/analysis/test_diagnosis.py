@@ -150,6 +150,34 @@ def test_figures(score):
     assert "1 of 2 (50 %)" in score.table(figures)
 
 
+def test_what_is_said_of_a_program_stands_beside_its_own_clock(score, monkeypatch):
+    import time
+
+    from programs import Program
+
+    import nbprof
+
+    for name in ("own_clock", "record"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    import record
+
+    def loop(steps):
+        for _ in nbprof.steps(range(steps)):
+            time.sleep(0.002)
+
+    program = Program("python/sleep", "", *[frozenset()] * 3, lambda _: loop, 16)
+    out = record.recorded(program, mended=False)
+    assert (out["steps"], out["steps_run"]) == (16, 16)
+    assert out["step_ms"] == pytest.approx(out["clock_ms"], rel=0.2)
+    pooled, before, after = out["own_bare_ms"]
+    assert min(before, after) <= pooled <= max(before, after)
+    assert min(before, after) >= 2.0
+    figures = score.score({program.name: program}, {program.name: {"as_is": out}})
+    assert figures["steps"].good == 1
+    for name in ("own_clock", "record"):
+        del sys.modules[name]
+
+
 def test_bare_steps_that_differ_are_both_in_the_interval(score):
     from programs import COMPUTE, Program
 

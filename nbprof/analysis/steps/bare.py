@@ -212,9 +212,7 @@ def measure(
         if stays_slow and recorded[rows[0]]:
             reason = "after a recording launches stay slower, and no step ran before it"
         return BareSteps(recorded_ms=recorded_ms, reason=reason)
-    sides = [
-        side for side in (before, after) if len(side) and np.median(side) >= AHEAD * device_ms
-    ]
+    sides = [side for side in (before, after) if len(side) and np.median(side) >= AHEAD * device_ms]
     if not sides:
         reason = "the host runs ahead of the device, so its clock does not tell how long steps take"
         return BareSteps(recorded_ms=recorded_ms, reason=reason)

@@ -211,8 +211,8 @@ def _bare(run: Run) -> Bare | None:
     rows = rows[rows["category"].isin(BY_KEY) & rows["bare_ms"].notna()]
     on_average = " on average" if run.bare_parts.is_mean else ""
     note = (
-        f"Without recording, {unit_of(run).a} takes {wording.millis(step_ms)}{on_average}: measured."
-        " What recording cost is taken from the host's categories, so these are estimates"
+        f"Without recording, {unit_of(run).a} takes {wording.millis(step_ms)}{on_average}:"
+        " measured. What recording cost is taken from the host's categories, so these are estimates"
     )
     if run.bare_parts.device:
         note += "; work of the device takes as long as recorded"
