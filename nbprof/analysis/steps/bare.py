@@ -297,7 +297,7 @@ def _beside_recorded(
             continue
         follows = part[0] > 0 and is_recorded[part[0] - 1]
         stretches.append(rows[part[SKIPPED if follows else 0 :]])
-    return [stretch for stretch in stretches if len(stretch)]
+    return [part for part in stretches if len(part)]
 
 
 def _steady(duration: Floats, *, runs_ahead: bool) -> Floats:

@@ -75,7 +75,7 @@ class BareParts:
         The part of its time that a part of the host's time loses, up to `limit_ms` for each event.
     limit_ms : float
         ms for an event of cost 1; infinite if all parts lose the same share.
-    kept : float
+    remaining : float
         The part that remains of the time of the host that is left then.
     device : bool
         True if the program has a device.
@@ -88,7 +88,7 @@ class BareParts:
     reason: str = ""
     lost: float = 0.0
     limit_ms: float = math.inf
-    kept: float = 1.0
+    remaining: float = 1.0
     device: bool = False
     is_mean: bool = False
 
@@ -116,7 +116,7 @@ class BareParts:
 
     def of_events(self, ms: float, cost: float) -> float:
         """The bare part of a recorded time of the host, by the cost of the events in it."""
-        return self.kept * (ms - self.lost * _at_most(ms, self.limit_ms, cost))
+        return self.remaining * (ms - self.lost * _at_most(ms, self.limit_ms, cost))
 
 
 def _at_most(ms: float, limit_ms: float, cost: float) -> float:
@@ -214,8 +214,8 @@ def _loss(host: Mapping[str, float], cost: RecordingCost, excess_ms: float) -> B
             if covered >= excess_ms:
                 return BareParts(lost=excess_ms / covered, limit_ms=limit_ms)
             if limit_ms >= cost.most_ms:
-                kept = (on_host - excess_ms) / (on_host - covered)
-                return BareParts(lost=1.0, limit_ms=limit_ms, kept=kept)
+                remaining = (on_host - excess_ms) / (on_host - covered)
+                return BareParts(lost=1.0, limit_ms=limit_ms, remaining=remaining)
             limit_ms = min(2 * limit_ms, cost.most_ms)
     return BareParts(lost=excess_ms / on_host)
 
