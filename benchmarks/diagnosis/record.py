@@ -13,6 +13,7 @@ import os
 import sys
 import time
 import warnings
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ WARM = 4
 """Steps before the recording, so that what is measured is not the first compilation."""
 UNMARKED = {
     "bare_step_time_ms": None,
+    "bare_step_time_low_ms": None,
+    "bare_step_time_high_ms": None,
     "recording_slowdown": None,
     "bare_step_time_reason": "no step is marked",
 }
@@ -45,10 +48,30 @@ def timed(loop: Loop, program: Program) -> float:
     return own or time.perf_counter() - began
 
 
-def windowed(loop: Loop, program: Program) -> tuple[float, float | None, nbprof.profile]:
-    """Records steps in the middle of a run: the time of as many of them in s, the program's own
-    bare step in ms, and what nbprof says.
+@dataclass(frozen=True)
+class Recorded:
+    """Steps of a program that were recorded.
+
+    Attributes
+    ----------
+    run : nbprof.profile
+    seconds : float
+        The time of all of them by the program's own clock; NaN if unknown.
+    without_ends : bool
+        True if it is that of as many steps between the first and the last recorded one.
+    own_ms : list of float
+        The median of the program's steps without the profiler by the same clock: before and after
+        the recording together, before it, and after it. Empty if unknown.
     """
+
+    run: nbprof.profile
+    seconds: float = math.nan
+    without_ends: bool = False
+    own_ms: list[float] = field(default_factory=list)
+
+
+def windowed(loop: Loop, program: Program) -> Recorded:
+    """Records steps in the middle of a run."""
     steps = program.steps // program.batches
     window = (steps + 1, 2 * steps)
     with (
@@ -59,26 +82,27 @@ def windowed(loop: Loop, program: Program) -> tuple[float, float | None, nbprof.
         warnings.simplefilter("ignore", RuntimeWarning)
         loop(3 * program.steps)
     if run.result is None:
-        return math.nan, None, run
+        return Recorded(run)
     clock = ends.durations(3 * steps)
     if not len(clock):
         began = run.steps.clock["start_s"]
         ended = began + run.steps.clock["duration_ms"] / 1000
         in_window = run.steps.clock["recorded"]
-        return float(ended[in_window].max() - began[in_window].min()), None, run
+        return Recorded(run, float(ended[in_window].max() - began[in_window].min()))
     # The first that is recorded also starts the profiler, and the last may end it.
     seconds = float(clock[window[0] : window[1] - 1].mean()) * steps / 1000
-    own = np.concatenate([clock[SETTLED:steps], clock[window[1] + SETTLED :]])
-    return seconds, float(np.nanmedian(own)), run
+    before, after = clock[SETTLED:steps], clock[window[1] + SETTLED :]
+    own_ms = [float(np.nanmedian(each)) for each in (np.append(before, after), before, after)]
+    return Recorded(run, seconds, without_ends=True, own_ms=own_ms)
 
 
-def throughout(loop: Loop, program: Program) -> tuple[float, nbprof.profile]:
-    """The time of all steps in s and what nbprof says, if each step is recorded."""
+def throughout(loop: Loop, program: Program) -> Recorded:
+    """Records each step of a run."""
     with nbprof.profile(save=False, steps="all") as run:
         began = time.perf_counter()
         own = loop(program.steps)
         seconds = own or time.perf_counter() - began
-    return seconds, run
+    return Recorded(run, seconds)
 
 
 def recorded(program: Program, mended: bool) -> dict[str, Any]:
@@ -86,26 +110,30 @@ def recorded(program: Program, mended: bool) -> dict[str, Any]:
     loop = program.make(mended)
     loop(WARM)
     bare = timed(loop, program)
-    seconds, own, run = windowed(loop, program)
-    of_bare = dict(UNMARKED)
-    if run.result is not None:
-        of_bare = {key: run.overview[key] for key in UNMARKED}
-    if run.result is None or program.framework == "jax":
+    measured = windowed(loop, program)
+    of_bare, own_ms = dict(UNMARKED), measured.own_ms
+    if measured.run.result is not None:
+        of_bare = {key: measured.run.overview[key] for key in UNMARKED}
+    if measured.run.result is None or program.framework == "jax":
         # No step is marked; or steps end before their work has run, which a clock of the host tells
         # only of all of them.
-        seconds, run = throughout(loop, program)
+        measured = throughout(loop, program)
     bare = min(bare, timed(loop, program))
-    steps = program.steps // program.batches
+    run, steps = measured.run, program.steps // program.batches
     frame, overview = run.steps.frame, run.overview
+    compared = frame["step_time_ms"]
+    if measured.without_ends and len(frame) == steps:
+        compared = compared.iloc[1:-1]
     advice = run.advice
     return {
         "bare_ms": 1000 * bare / steps,
-        "own_bare_ms": own,
+        "own_bare_ms": own_ms,
         "said_bare_ms": of_bare["bare_step_time_ms"],
+        "said_bare_interval_ms": [of_bare[f"bare_step_time_{end}_ms"] for end in ("low", "high")],
         "bare_reason": of_bare["bare_step_time_reason"],
         "slowdown": of_bare["recording_slowdown"],
-        "clock_ms": 1000 * seconds / steps,
-        "step_ms": float(frame["step_time_ms"].mean()) if len(frame) else None,
+        "clock_ms": 1000 * measured.seconds / steps,
+        "step_ms": float(compared.mean()) if len(compared) else None,
         "step_error_ms": float(frame["step_time_ms"].sem()) if len(frame) > 1 else 0.0,
         "steps": len(frame),
         "steps_run": steps,

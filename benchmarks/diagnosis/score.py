@@ -191,15 +191,35 @@ def score(
     out["bare_given"] = share(
         (f"{name}: {one['bare_reason']}", one["said_bare_ms"] is not None) for name, one in runs
     )
-    bare_errors = [
-        (name, one["said_bare_ms"] / one["own_bare_ms"] - 1)
-        for name, one in runs
-        if one["said_bare_ms"] and one["own_bare_ms"]
-    ]
+    known = [(name, one) for name, one in runs if one["said_bare_ms"] and one["own_bare_ms"]]
+    even = [(name, one) for name, one in known if _is_even(one)]
+    bare_errors = [(name, one["said_bare_ms"] / one["own_bare_ms"][0] - 1) for name, one in even]
     out["bare_step"] = share(
         (f"{name}: {100 * error:+.1f} %", abs(error) <= NEAR_BARE) for name, error in bare_errors
     )
+    out["bare_interval"] = share(
+        _within(name, one["own_bare_ms"][1:], one["said_bare_interval_ms"])
+        for name, one in known
+        if not _is_even(one)
+    )
     return out
+
+
+def _is_even(one: Mapping[str, Any]) -> bool:
+    """True if the program's steps took the same time before and after the recording: where not,
+    nobody knows what those in between would have taken.
+    """
+    _, before, after = one["own_bare_ms"]
+    return bool(max(before, after) <= (1 + NEAR_BARE) * min(before, after))
+
+
+def _within(name: str, values: Iterable[float], interval: tuple[float, float]) -> tuple[str, bool]:
+    """Whether values are in an interval, and the name with all of them."""
+    low, high = interval
+    values = list(values)
+    numbers = ", ".join(f"{value:.2f}" for value in values)
+    text = f"{name}: [{low:.2f}, {high:.2f}], took {numbers} ms"
+    return text, low <= min(values) and max(values) <= high
 
 
 def _score_of_gains(
@@ -264,7 +284,11 @@ WORDS = {
     "step_time": f"Step time within {100 * NEAR:.0f} % of the program's clock",
     "step_error_percent": "Largest difference of a step time, %",
     "bare_given": "A bare step time is given",
-    "bare_step": f"… within {100 * NEAR_BARE:.0f} % of the program's own clock of its bare steps",
+    "bare_step": (
+        f"… within {100 * NEAR_BARE:.0f} % of the program's own clock, where its bare steps took the"
+        " same time before and after the recording"
+    ),
+    "bare_interval": "… with an interval that holds both, where they did not",
 }
 
 

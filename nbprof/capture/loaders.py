@@ -16,7 +16,15 @@ from functools import wraps
 from typing import Any, NamedTuple
 
 from nbprof.capture.patches import Patches
-from nbprof.core.loader_uses import DATA_LOADER, MOST, PY_DATASET, TF_DATA, LoaderUse, short
+from nbprof.core.loader_uses import (
+    DATA_LOADER,
+    ITERABLE,
+    MOST,
+    PY_DATASET,
+    TF_DATA,
+    LoaderUse,
+    short,
+)
 
 _MODULE = "torch.utils.data.dataloader"
 PY_DATASETS = "keras.src.trainers.data_adapters.py_dataset_adapter"
@@ -67,15 +75,19 @@ class Loaders:
         self._iterations: weakref.WeakKeyDictionary[Any, _Iteration] = weakref.WeakKeyDictionary()
         self._sums: dict[LoaderUse, _Sums] = {}
         self._hooked: set[tuple[int, str]] = set()
+        self._of_steps = _Iteration(LoaderUse(ITERABLE))
+        self.counting = False
+        """True from the begin of a window until its loaders are taken."""
 
     def begin(self) -> None:
         """A window begins."""
-        self._sums = {}
-        for iteration in list(self._iterations.values()):
+        self._sums, self.counting = {}, True
+        for iteration in [self._of_steps, *self._iterations.values()]:
             iteration.last = None
 
     def taken(self) -> list[LoaderUse]:
         """The loaders of the window, those that it waited for longest first."""
+        self.counting = False
         uses = [replace(loader, **vars(sums)) for loader, sums in self._sums.items()]
         return sorted(uses, key=lambda use: -use.wait_s)[:MOST]
 
@@ -132,24 +144,36 @@ class Loaders:
     def gave(self, iterator: Any, began: Clocks) -> None:
         """An iterator gave a batch that it was asked for then. Never raises."""
         with contextlib.suppress(Exception):
-            ended = self.clocks()
             iteration = self._iterations.get(iterator)
             if iteration is None:
                 # It was made before the recording.
                 iteration = self._iterations[iterator] = _Iteration(_of_iterator(iterator))
-            if iteration.last is not None:
-                sums = self._count(iteration.loader)
-                sums.batches += 1
-                sums.wait_s += ended.wall - began.wall
-                # Threads of ops that have ended spin for a while: they make no part of a batch that
-                # this thread makes.
-                if iteration.loader.kind == DATA_LOADER and iteration.loader.workers == 0:
-                    sums.wait_cpu_s += ended.thread - began.thread
-                else:
-                    sums.wait_cpu_s += ended.process - began.process
-                sums.rest_s += began.wall - iteration.last.wall
-                sums.rest_cpu_s += began.process - iteration.last.process
-            iteration.last = ended
+            self._add(iteration, began)
+
+    def steps_gave(self, began: Clocks) -> None:
+        """`nbprof.steps` got an item, from no iterator of a framework, that it asked for then.
+
+        Never raises.
+        """
+        with contextlib.suppress(Exception):
+            self._add(self._of_steps, began)
+
+    def _add(self, iteration: _Iteration, began: Clocks) -> None:
+        ended, last, loader = self.clocks(), iteration.last, iteration.loader
+        iteration.last = ended
+        if last is None:
+            return
+        sums = self._count(loader)
+        sums.batches += 1
+        sums.wait_s += ended.wall - began.wall
+        # Threads of ops that have ended spin for a while: they make no part of a batch that this
+        # thread makes.
+        if loader.kind == ITERABLE or (loader.kind == DATA_LOADER and loader.workers == 0):
+            sums.wait_cpu_s += ended.thread - began.thread
+        else:
+            sums.wait_cpu_s += ended.process - began.process
+        sums.rest_s += began.wall - last.wall
+        sums.rest_cpu_s += began.process - last.process
 
     def _count(self, loader: LoaderUse) -> _Sums:
         return self._sums.setdefault(loader, _Sums())

@@ -42,6 +42,8 @@ class Waits:
         self.loaders = Loaders()
         """What the iterators belong to."""
         self._since = 0.0
+        self._asked_iterator = False
+        """True if the open wait is one for an iterator of a framework."""
         self._now = now
 
     @property
@@ -58,6 +60,8 @@ class Waits:
         if self._since or self.thread not in (0, threading.get_ident()):
             yield
             return
+        self._asked_iterator = False
+        asked = self.loaders.clocks() if self.loaders.counting else None
         self._since = began = self._now()
         try:
             yield
@@ -65,6 +69,8 @@ class Waits:
             self._since = 0.0
             self.total += self._now() - began
             self.items += 1
+            if asked is not None and not self._asked_iterator:
+                self.loaders.steps_gave(asked)
 
     def hook(self, patches: Patches) -> None:
         """Watch the iterators of the imported frameworks, and their loaders."""
@@ -83,6 +89,7 @@ class Waits:
             # Not the context manager: this runs for every batch, and its frames would stand in the
             # user's traceback.
             if self._since or self.thread not in (0, threading.get_ident()):
+                self._asked_iterator = True
                 return original(iterator)
             loaders = self.loaders
             asked = loaders.clocks()

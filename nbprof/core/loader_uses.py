@@ -16,6 +16,8 @@ MOST = 20
 DATA_LOADER = "torch.utils.data.DataLoader"
 PY_DATASET = "keras.utils.PyDataset"
 TF_DATA = "tf.data.Dataset"
+ITERABLE = "nbprof.steps"
+"""Any other iterable that `nbprof.steps` runs over."""
 _LONGEST = 100
 
 
@@ -26,7 +28,7 @@ class LoaderUse:
     Parameters
     ----------
     kind : str
-        `DATA_LOADER`, `PY_DATASET` or `TF_DATA`.
+        `DATA_LOADER`, `PY_DATASET`, `TF_DATA` or `ITERABLE`.
     dataset : str
         The class of what it reads.
     workers : int or None

@@ -108,8 +108,10 @@ class Profile:
         is the median by the wall clock of the `bare_steps` steps of the cell that ran without a
         profiler (`p.steps.clock`), and `recording_slowdown` how many times as long the recorded
         steps took by the same clock. Counted are steps of the recorded epochs, from where on their
-        time is steady: those before the recording, and those after it where both agree; the
-        slowdown is known where steps before the recording or the epochs are. Fewer than 8 such
+        time is steady. Where they took another time before the recording than after it, the
+        interval holds both; if it is more than chance, the time is the mean of both medians, which
+        `bare_step_time_note` states. The slowdown is known where steps before the recording or the
+        epochs are, and these did not change by over 1.5 times. Fewer than 8 such
         steps, a host that runs ahead of its device, or PyTorch on a GPU once a profiler has run in
         the process (launches stay slower) leave them None, for the reason in
         `bare_step_time_reason`. `p.steps.bare` has its categories; `bare_parts_reason` says why

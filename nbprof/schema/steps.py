@@ -135,9 +135,9 @@ SCHEMA: dict[str, list[Col]] = {
         ms(
             "bare_ms",
             "bare ms",
-            "Without a profiler. The step is measured: the median of the steps that ran without it."
-            " What recording cost is taken from the host's categories, by the events recorded in"
-            " each.",
+            "Without a profiler. The step is measured: the median of the steps that ran without it,"
+            " or their mean where a few take much longer, recorded or not. What recording cost is"
+            " taken from the host's categories, by the events recorded in each.",
         ),
         percent("bare_percent", "bare %", "Share of the bare step."),
         flag("estimated", "Estimated", "Time of the host, which follows from that difference."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import nbprof
 from nbprof.activity.activity import CATEGORIES
 from nbprof.analysis.steps import bare, bare_parts
 from nbprof.analysis.steps.bare import BareSteps
+from nbprof.analysis.steps.bare_parts import RecordingCost
 from nbprof.core.sidecar import SIDECAR
 from nbprof.sources.recording import CaptureInfo
 from nbprof.tools.common import gain_unit
@@ -26,6 +28,7 @@ def measured(bare_ms, recorded_ms, **changes):
     known = {
         "steps": 50,
         "median_ms": bare_ms,
+        "mean_ms": bare_ms,
         "low_ms": bare_ms * 0.99,
         "high_ms": bare_ms * 1.01,
         "recorded_ms": recorded_ms,
@@ -34,9 +37,10 @@ def measured(bare_ms, recorded_ms, **changes):
     return BareSteps(**{**known, **changes})
 
 
-def parts(bare_ms, recorded, cost, *, device=False):
+def parts(bare_ms, recorded, cost, *, device=False, most_ms=math.inf):
     total = sum(recorded.values())
-    return bare_parts.parts(measured(bare_ms, total), recorded, cost, device=device)
+    costs = RecordingCost(cost, most_ms)
+    return bare_parts.parts(measured(bare_ms, total), recorded, costs, device=device)
 
 
 def test_categories_add_up_to_the_bare_step_and_the_device_keeps_its_time():
@@ -81,18 +85,45 @@ def test_recording_that_costs_nothing_changes_nothing():
     assert found.bare["host_compute"] == pytest.approx(4.0, rel=0.01)
 
 
+def test_a_difference_that_its_events_cannot_cost_is_taken_from_all_parts():
+    # 1,000 ops in the input, of at most 5 µs each; other processes took the rest of the 40 ms.
+    recorded = categories(host_compute=45.0, input=35.0)
+    found = parts(40.0, recorded, categories(input=1000.0), most_ms=0.005)
+    assert found.step_ms == pytest.approx(40.0)
+    assert found.bare["input"] == pytest.approx(40.0 * 30 / 75)
+    assert found.of_events(35.0, 1000.0) == pytest.approx(found.bare["input"])
+    # A bound that is not reached changes nothing.
+    small = parts(78.0, recorded, categories(input=1000.0), most_ms=0.005)
+    assert small.bare["host_compute"] == pytest.approx(45.0)
+    assert small.bare == parts(78.0, recorded, categories(input=1000.0)).bare
+
+
+def test_uneven_steps_are_compared_by_their_means_if_they_are_as_uneven_without_recording():
+    # Every fifth step waits for 20 ms more, whether it is recorded or not.
+    recorded = categories(host_compute=10.0, other=4.0)
+    steps = measured(8.0, 10.0, mean_ms=12.1)
+    found = bare_parts.parts(
+        steps, recorded, RecordingCost(categories(host_compute=900.0)), device=False
+    )
+    assert found.reason == ""
+    assert found.is_mean
+    assert found.step_ms == pytest.approx(12.1)
+    assert found.bare["other"] == pytest.approx(4.0)
+
+
 @pytest.mark.parametrize(
     ("steps", "reason"),
     [
         (BareSteps(reason="every step was recorded"), "every step was recorded"),
         (measured(5.0, 10.0, is_comparable=False), "what recording cost is unknown"),
-        (measured(5.0, 12.0), "too uneven"),
+        (measured(5.0, 12.0), "uneven in another way"),
         (measured(12.0, 10.0), "took longer without recording"),
     ],
 )
 def test_what_a_bare_step_consists_of_is_unknown(steps, reason):
     recorded = categories(host_compute=9.0, other=1.0)
-    found = bare_parts.parts(steps, recorded, categories(host_compute=1.0), device=False)
+    costs = RecordingCost(categories(host_compute=1.0))
+    found = bare_parts.parts(steps, recorded, costs, device=False)
     assert reason in found.reason
     assert not found.bare
     assert bare_parts.frame(found, set(CATEGORIES)).empty
@@ -253,6 +284,12 @@ def test_the_profilers_own_work_is_no_work_of_the_program(tmp_path):
         p.overview["checks"].set_index("check")["percent"]["all_others"] for p in (without, there)
     ]
     assert unexplained[0] - unexplained[1] == pytest.approx(60.0)
+    # Nor may it be a wait for input.
+    levels = [p.input_pipeline.summary["level"] for p in (without, there)]
+    assert levels == ["potential", "potential"]
+    statements = [p.input_pipeline.summary["statement"] for p in (without, there)]
+    assert statements[0].startswith("78.0%")
+    assert statements[1].startswith("18.0%")
 
 
 _LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"

@@ -59,15 +59,25 @@ def test_programs_are_many_a_third_are_controls_and_their_rules_exist():
     assert {rule for _, _, rules in programs for rule in rules} <= known
 
 
-def measured(bound="input", found=(), clock=10.0, steps=4, step=10.0, confidence="high", bare=None):
+def measured(
+    bound="input",
+    found=(),
+    clock=10.0,
+    steps=4,
+    step=10.0,
+    confidence="high",
+    bare=None,
+    own=None,
+):
     rows = [
         {"rule": rule, "gain_ms": gain, "gain_is": kind[0] if kind else "about", "title": rule}
         for rule, gain, *kind in found
     ]
     return {
         "bare_ms": clock / 2,
-        "own_bare_ms": clock / 2,
+        "own_bare_ms": own or [clock / 2] * 3,
         "said_bare_ms": bare,
+        "said_bare_interval_ms": [bare and bare - 0.1, bare and bare + 0.1],
         "bare_reason": "" if bare else "every step was recorded",
         "clock_ms": clock,
         "step_ms": step,
@@ -127,6 +137,7 @@ def test_figures(score):
         "step_time": (4, 5),
         "bare_given": (2, 5),
         "bare_step": (1, 2),
+        "bare_interval": (0, 0),
     }
     # 6 of the 8 ms that were predicted came of it.
     assert figures["realised_over_predicted"] == pytest.approx(6 / 8)
@@ -137,6 +148,54 @@ def test_figures(score):
     assert figures["step_error_percent"] == pytest.approx(10)
     assert "a/fine: +10.0 %" in figures["step_time"].bad
     assert "1 of 2 (50 %)" in score.table(figures)
+
+
+def test_what_is_said_of_a_program_stands_beside_its_own_clock(score, monkeypatch):
+    import time
+
+    from programs import Program
+
+    import nbprof
+
+    for name in ("own_clock", "record"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    import record
+
+    def loop(steps):
+        for _ in nbprof.steps(range(steps)):
+            time.sleep(0.002)
+
+    program = Program("python/sleep", "", *[frozenset()] * 3, lambda _: loop, 16)
+    out = record.recorded(program, mended=False)
+    assert (out["steps"], out["steps_run"]) == (16, 16)
+    assert out["step_ms"] == pytest.approx(out["clock_ms"], rel=0.2)
+    pooled, before, after = out["own_bare_ms"]
+    assert min(before, after) <= pooled <= max(before, after)
+    assert min(before, after) >= 2.0
+    figures = score.score({program.name: program}, {program.name: {"as_is": out}})
+    assert figures["steps"].good == 1
+    for name in ("own_clock", "record"):
+        del sys.modules[name]
+
+
+def test_bare_steps_that_differ_are_both_in_the_interval(score):
+    from programs import COMPUTE, Program
+
+    names = ("a/even", "a/both", "a/one")
+    programs = {name: Program(name, "", COMPUTE, *[frozenset()] * 2, None, 4) for name in names}
+    own = ([5.0, 4.95, 5.05], [5.0, 4.9, 5.1], [5.1, 4.9, 5.3])
+    figures = score.score(
+        programs,
+        {
+            name: {"as_is": measured(bare=5.02, own=each)}
+            for name, each in zip(names, own, strict=True)
+        },
+    )
+    assert figures["bare_step"] == score.Share(1, 1)
+    assert (figures["bare_interval"].good, figures["bare_interval"].of) == (0, 2)
+    figures = score.score(programs, {"a/both": {"as_is": measured(bare=5.0, own=own[1])}})
+    assert figures["bare_interval"] == score.Share(1, 1)
+    assert figures["bare_step"].of == 0
 
 
 def test_a_gain_is_held_against_what_it_says_it_is(score):

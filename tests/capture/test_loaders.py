@@ -11,7 +11,7 @@ import pytest
 
 from nbprof.capture.loaders import Clocks, Loaders
 from nbprof.capture.patches import Patches
-from nbprof.core.loader_uses import DATA_LOADER, PY_DATASET, TF_DATA, LoaderUse, unpacked
+from nbprof.core.loader_uses import DATA_LOADER, ITERABLE, PY_DATASET, TF_DATA, LoaderUse, unpacked
 
 torch = pytest.importorskip("torch")
 
@@ -138,6 +138,22 @@ def test_time_is_that_of_all_but_the_first_batch_of_an_iteration(workers, cpu_s)
     found.begin()
     found.gave(iterator, Clocks(39.0, 9.0, 4.0))
     assert found.taken() == [], "the gap between two windows is no rest of a step"
+
+
+def test_items_of_nbprof_steps_take_the_cpu_time_of_the_thread_that_makes_them():
+    def cell():
+        for wall, process, thread in [(10, 0, 0), (14, 2, 1)]:
+            clocks.append((wall, process, thread))
+            found.steps_gave(Clocks(wall - 3.0, process - 0.5, thread - 0.25))
+
+    clocks = []
+    found = Loaders(*(lambda i=i: float(clocks[-1][i]) for i in range(3)))
+    cell()
+    (use,) = found.taken()
+    assert (use.kind, use.batches, use.wait_s, use.rest_s) == (ITERABLE, 1, 3.0, 1.0)
+    assert (use.wait_cpu_s, use.rest_cpu_s) == (0.25, 1.5)
+    found.begin()
+    assert found.taken() == []
 
 
 def test_a_recording_names_its_loader_and_what_it_used(record):

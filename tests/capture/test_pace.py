@@ -12,6 +12,7 @@ import nbprof
 from nbprof.capture.clock import StepClock, set_current
 from nbprof.capture.pace import RECENT, Pace, Waits
 from nbprof.capture.patches import Patches
+from nbprof.core.loader_uses import ITERABLE
 
 
 class Clock:
@@ -55,6 +56,19 @@ def test_the_share_of_the_steps_that_waits_for_input(made):
     assert pace.waiting_share() == pytest.approx(0.75)
     run(clock, waits, pace, [(0.0, 0.01)] * (RECENT + 1))
     assert pace.waiting_share() == pytest.approx(0, abs=1e-9)
+
+
+def test_waits_of_recorded_steps_are_those_of_their_iterable(made):
+    clock, waits, pace = made
+    run(clock, waits, pace, [(0.03, 0.01)] * 5)
+    assert waits.loaders.taken() == [], "nothing is recorded yet"
+    waits.loaders.begin()
+    run(clock, waits, pace, [(0.03, 0.01)] * 5)
+    (use,) = waits.loaders.taken()
+    # Not the first one, which the window may begin in.
+    assert (use.kind, use.batches) == (ITERABLE, 4)
+    run(clock, waits, pace, [(0.03, 0.01)] * 5)
+    assert waits.loaders.taken()[0].batches == 4
 
 
 def test_where_no_iterator_is_seen_the_share_is_not_known(made):

@@ -47,7 +47,9 @@ evidence in figures of this profile, the code for the change in the framework us
 - Where nbprof recorded, it knows the cores, how many of them the program and other processes kept busy, and the arguments of the loaders
   of PyTorch and Keras. Numbers of workers and gains go by these: workers share the cores with the training, so that a step is never
   predicted to be shorter than the rest of it on the cores that the workers leave, a batch divided by the workers, or the work of all
-  divided by the cores that others leave. Where no core is free, cheaper items are advised instead.
+  divided by the cores that others leave. Such a prediction is *about*: how much a wait is work of a core is measured where a loop asks
+  `nbprof.steps`, a `DataLoader` or a dataset of tf.data for its batches, and assumed elsewhere. Where no core is free, cheaper items are
+  advised instead; on a machine without a device their gain is *about* the wait, as what makes them took cores from the rest of the step.
 - Of two findings that advise the same change, only one is shown.
 - After [`%%nbprof --probe input`](capture.md#a-probe-the-step-without-its-input), the gain of a finding on input is what the probe measured,
   the recorded step less the step with instant input, and not what was predicted; where that is less than {WORTH_PERCENT:g} % of the step, it is dropped.

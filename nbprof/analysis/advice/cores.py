@@ -17,8 +17,8 @@ import pandas as pd
 from nbprof.activity.unit import MARKED, Unit
 from nbprof.analysis import contention
 from nbprof.analysis.input.input_pipeline import READING
-from nbprof.analysis.rule import UP_TO
-from nbprof.core.loader_uses import DATA_LOADER, PY_DATASET, TF_DATA, LoaderUse
+from nbprof.analysis.rule import ABOUT, UP_TO
+from nbprof.core.loader_uses import DATA_LOADER, ITERABLE, PY_DATASET, TF_DATA, LoaderUse
 from nbprof.display import wording
 
 HAND_OVER, RECEIVE_MS = 1.1, 2.0
@@ -162,17 +162,23 @@ def workers_for(load: Load, machine: Machine) -> tuple[int, float]:
 
 
 def more_workers_for(
-    step: float, wait: float, workers: int, machine: Machine, of_worker: float = 1.0
+    step: float,
+    wait: float,
+    workers: int,
+    machine: Machine,
+    of_worker: float = 1.0,
+    idle: float = 0.0,
 ) -> tuple[int, float]:
     """The same for a loader that has workers: as much faster as cores are free, but no faster than
-    without the wait.
+    without the wait. `idle` of the cores in use do nothing: threads of ops that have ended spin for
+    a while.
     """
-    fastest = step
+    fastest, used = step, max(machine.own_cores - idle, 0.0)
     if machine.available:
-        fastest = step * min(machine.own_cores / machine.available, 1.0)
+        fastest = step * min(used / machine.available, 1.0)
     fastest = max(step - wait, fastest)
     needed = ceil(workers * step / fastest) if fastest else workers
-    max_workers = workers + int((machine.available - machine.own_cores + _ALMOST) / of_worker)
+    max_workers = workers + int((machine.available - used + _ALMOST) / of_worker)
     needed = min(needed, max_workers)
     return needed, max(fastest, step * workers / max(needed, 1))
 
@@ -251,7 +257,8 @@ def _fit(row: dict[str, Any], uses: list[LoaderUse], step: Step) -> dict[str, An
         # Copies from pageable memory do not come from loaders that pin it.
         return None if loaders and all(use.pin_memory for use in loaders) else row
     loader = _loader(rule, uses)
-    if loader is not None and loader.kind != TF_DATA and _is_on_foreign_input(row):
+    is_foreign = loader is not None and loader.kind in (DATA_LOADER, PY_DATASET)
+    if loader is not None and is_foreign and _is_on_foreign_input(row):
         # The framework's profiler does not record whose batches these are.
         rule, title = IN_PROCESS, "Load batches in worker processes"
         if loader.workers and loader.kind == DATA_LOADER:
@@ -309,7 +316,9 @@ def _loader(rule: str, uses: list[LoaderUse]) -> LoaderUse | None:
         if rule == IN_PROCESS:
             fits = use.kind == PY_DATASET or (use.kind == DATA_LOADER and not use.workers)
         elif rule == WORKERS:
-            fits = bool(use.workers) and use.kind != TF_DATA
+            fits = bool(use.workers) and use.kind in (DATA_LOADER, PY_DATASET)
+        elif rule == NONE:
+            fits = use.kind == ITERABLE
         else:
             fits = use.kind == TF_DATA or rule in _RULES_ON_INPUT
         if fits:
@@ -334,12 +343,12 @@ def _in_process(
                 f"{row['evidence']} A worker would save little: to send and receive its batch takes"
                 f" about **{wording.millis(RECEIVE_MS)}**."
             )
-            return _cheaper(row, text, _TITLE_SMALL, unit, keras=times.keras)
+            return _cheaper(row, text, _TITLE_SMALL, step, keras=times.keras)
         text = (
             f"{row['evidence']} {_cores_of_rest(load, machine, unit)}: workers would take their"
             f" time from the rest of {unit.the}."
         )
-        return _cheaper(row, text, _TITLE, unit, keras=times.keras)
+        return _cheaper(row, text, _TITLE, step, keras=times.keras)
     text = (
         f"{row['evidence']} {_cores_of_step(load, machine, unit)}: with"
         f" **{wording.plural(workers, 'worker')}** {unit.a} takes about"
@@ -363,8 +372,10 @@ def _with_workers(row: dict[str, Any], loader: LoaderUse | None, step: Step) -> 
     if machine is None:
         return {**row, "gain_is": UP_TO}
     workers = loader.workers if loader is not None else None
-    of_worker = _cores_of_worker(times, machine, loader)
-    needed, step_ms = more_workers_for(times.step, times.wait, workers or 1, machine, of_worker)
+    of_worker, idle = _cores_of_worker(times, machine, loader), _idle_cores(times, loader)
+    needed, step_ms = more_workers_for(
+        times.step, times.wait, workers or 1, machine, of_worker, idle
+    )
     gain = min(times.step - step_ms, float(row["gain_ms_per_step"]))
     if gain < step.least_gain_ms or (workers is not None and needed <= workers):
         other_processes = ""
@@ -377,8 +388,8 @@ def _with_workers(row: dict[str, Any], loader: LoaderUse | None, step: Step) -> 
             f"{row['evidence']} They and the training process kept {busy}"
             f" busy{other_processes}: more workers would have no free core."
         )
-        return _cheaper(row, text, _TITLE, unit)
-    free = machine.available - machine.own_cores
+        return _cheaper(row, text, _TITLE, step)
+    free = machine.available - max(machine.own_cores - idle, 0.0)
     text = (
         f"{row['evidence']} About **{free:.1f}** of the **{machine.cores:.0f}** cores were free:"
         f" {unit.a} can take about **{wording.millis(times.step - gain)}**."
@@ -391,7 +402,14 @@ def _with_workers(row: dict[str, Any], loader: LoaderUse | None, step: Step) -> 
             "+loader = DataLoader(dataset, batch_size=n,"
             f" num_workers=k + {max(int(free), 1)})"
         )
-    return {**row, "evidence": text, "gain_ms_per_step": gain, "gain_is": UP_TO, "fix": fix}
+    return {**row, "evidence": text, "gain_ms_per_step": gain, "fix": fix}
+
+
+def _idle_cores(times: Times, loader: LoaderUse | None) -> float:
+    """Cores that the training process keeps busy, on average, while it waits for workers."""
+    if loader is None or not loader.workers or loader.wait_cores is None:
+        return 0.0
+    return loader.wait_cores * times.wait / times.step
 
 
 def _cores_of_worker(times: Times, machine: Machine, loader: LoaderUse | None) -> float:
@@ -423,8 +441,11 @@ def _concurrent(
     if gain >= float(row["gain_ms_per_step"]):
         return row
     if gain >= step.least_gain_ms:
-        text = f"{row['evidence']} {_cores_of_step(load, machine, unit)}, which bounds the gain."
-        return {**row, "evidence": text, "gain_ms_per_step": gain, "gain_is": UP_TO}
+        text = (
+            f"{row['evidence']} {_cores_of_step(load, machine, unit)}: with both at once {unit.a}"
+            f" takes about **{wording.millis(times.step - gain)}**."
+        )
+        return {**row, "evidence": text, "gain_ms_per_step": gain, "gain_is": ABOUT}
     if row["rule"] == "prefetch_missing":
         return None
     text = (
@@ -432,13 +453,16 @@ def _concurrent(
         f" {unit.the}."
     )
     fix = _FIX_OF_TF_DATA if row["rule"] in ("map_serial", "input_bottleneck") else _FIX_OF_BATCHES
-    return {**_cheaper(row, text, _TITLE_CONCURRENT, unit), "fix": fix}
+    return {**_cheaper(row, text, _TITLE_CONCURRENT, step), "fix": fix}
 
 
 def _cheaper(
-    row: dict[str, Any], text: str, title: str, unit: Unit, *, keras: bool = False
+    row: dict[str, Any], text: str, title: str, step: Step, *, keras: bool = False
 ) -> dict[str, Any]:
-    """The finding with advice to make items cheaper instead."""
+    """The finding with advice to make items cheaper instead.
+
+    That saves no more than the wait, unless what makes them took cores from the ops of the step.
+    """
     fix = _FIX
     if keras:
         fix = fix.replace("class Items(Dataset)", "class Batches(keras.utils.PyDataset)")
@@ -447,8 +471,8 @@ def _cheaper(
         "evidence": text,
         "title": title,
         "fix": fix,
-        "gain_is": UP_TO,
-        "refuted_by": unit.fill(_REFUTED),
+        "gain_is": UP_TO if step.times.devices else ABOUT,
+        "refuted_by": step.unit.fill(_REFUTED),
     }
 
 

@@ -28,6 +28,7 @@ from nbprof.analysis.rule import (
     TENSORFLOW_JAX,
     TORCH_GUIDE,
     TORCH_TB,
+    UP_TO,
     XPROF,
     Found,
     Rule,
@@ -106,6 +107,7 @@ def _wait_for_input(
     at_most: float = inf,
     fix: str = "",
     title: str = "",
+    gain_is: str = "",
 ) -> Found:
     """A finding whose severity is that of the wait for input, and whose gain is the wait, but no
     more than `at_most` ms.
@@ -116,6 +118,7 @@ def _wait_for_input(
         gain_ms=min(facts.mean["input"], at_most),
         fix=fix,
         title=title,
+        gain_is=gain_is,
     )
 
 
@@ -428,7 +431,9 @@ def _map_of_items(facts: Facts, limit: Threshold) -> Found | None:
         " its function. The rest is call overhead, which a function on whole batches pays once per"
         " batch."
     )
-    return _wait_for_input(facts, limit, text)
+    # Without a device, the calls take cores from the ops of the step as well.
+    gain_is = UP_TO if facts.overview["devices"] else ABOUT
+    return _wait_for_input(facts, limit, text, gain_is=gain_is)
 
 
 def _mapped_at_a_time(facts: Facts, iterator: pd.Series) -> int | None:

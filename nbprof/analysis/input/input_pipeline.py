@@ -346,7 +346,11 @@ _DOMINANT, _SIGNIFICANT = 90.0, 10.0
 
 
 def summary(
-    activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, enqueued: Enqueued
+    activity: Activity,
+    steps: pd.DataFrame,
+    table: pd.DataFrame,
+    enqueued: Enqueued,
+    overhead_percent: float = 0.0,
 ) -> dict[str, Any]:
     """The mapping `p.input_pipeline.summary`: the share of input in a step, its kinds, and what to
     do next.
@@ -360,9 +364,12 @@ def summary(
         The input ops, from `ops`.
     enqueued : tuple
         The result of `enqueues`.
+    overhead_percent : float
+        Percent of the steps in which nothing but the profiler's own work was recorded.
     """
     used = counted(steps)
-    classification = _classification(activity, steps, used, table)
+    explained = waiting_percent(steps) + overhead_percent
+    classification = _classification(activity, used, table, explained)
     self_ms = table.groupby("category")["self_ms"].sum()
     time = {str(kind): float(us) for kind, us in (self_ms * 1000).items()}
     enqueue_ratio, source = _enqueue_ratio(used, enqueued)
@@ -395,14 +402,16 @@ def summary(
 
 
 def _classification(
-    activity: Activity, steps: pd.DataFrame, used: pd.DataFrame, table: pd.DataFrame
+    activity: Activity, used: pd.DataFrame, table: pd.DataFrame, explained: float
 ) -> dict[str, Any]:
     """The side that steps wait for, how much, and a sentence: `bound`, `level`, `statement`; and
     the shares of input as None if these are unknown.
+
+    Of time without any event, `explained` percent of the steps are no wait for input.
     """
     waits, other = _ratio(used, "input_ms"), _ratio(used, "other_ms")
     if other is not None:
-        other -= waiting_percent(steps)
+        other = max(other - explained, 0.0)
     bound, level = checks.input_class(waits, other)
     classification = {
         "bound": bound,

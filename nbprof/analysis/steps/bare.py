@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
@@ -25,6 +25,7 @@ from nbprof.analysis.steps.warmup import averaged
 from nbprof.core.intervals import EMPTY, Intervals
 from nbprof.core.step_times import StepTimes
 from nbprof.core.trace import Int64s
+from nbprof.display import wording
 from nbprof.schema import frames
 
 FEWEST = 8
@@ -39,6 +40,10 @@ _PIECES = 4
 """Parts of a stretch that must take the same time."""
 _SETTLED = 0.1
 """By which share the medians of two parts may differ."""
+_EQUAL = 0.03
+"""By which share the medians before and after a recording may differ to be those of equal steps."""
+_CHANGED = 1.5
+"""By which factor they differ where the program has changed, not only the load of its machine."""
 _LEAST_RECORDED = 3
 AHEAD = 0.97
 """Share of the device's work that a step takes at least by the host's clock, unless the host runs
@@ -66,15 +71,21 @@ class BareSteps:
     steps : int
         Number of those that count.
     median_ms, low_ms, high_ms : float
-        Their median with its 95 % interval; NaN if unknown.
+        Their median with its 95 % interval, which holds those of the steps before and after the
+        recording where their medians are not equal; NaN if unknown. Where these differ by more than
+        chance explains, the mean of both medians.
+    mean_ms : float
+        Their mean, of which that of both sides counts half where these differ; NaN if unknown.
     recorded_ms : float
         The median of the recorded steps, by the same clock; NaN of fewer than three, and where the
         host ran ahead of its device.
+    sides_ms : (float, float), optional
+        The medians before and after the recording, where they differ.
     reason : str
         Why the median is unknown; empty where it is known.
     is_comparable : bool
         True if nothing but the profiler makes the recorded steps differ: they come right after bare
-        ones, or are in the same epoch as they.
+        ones, or are in the same epoch as they, and these did not change meanwhile.
     durations_ms : float64[n]
         The time of each of them, in time order.
     """
@@ -83,7 +94,9 @@ class BareSteps:
     median_ms: float = math.nan
     low_ms: float = math.nan
     high_ms: float = math.nan
+    mean_ms: float = math.nan
     recorded_ms: float = math.nan
+    sides_ms: tuple[float, float] | None = None
     reason: str = ""
     is_comparable: bool = False
     durations_ms: Floats = field(default_factory=lambda: np.zeros(0), repr=False, compare=False)
@@ -97,6 +110,14 @@ class BareSteps:
     def most_slowdown(self) -> float | None:
         """The same with the lower end of the interval: by how much recording slows at most."""
         return self._ratio(self.low_ms)
+
+    @property
+    def note(self) -> str:
+        """That steps before and after the recording differ; empty where they do not."""
+        if self.sides_ms is None:
+            return ""
+        before, after = map(wording.millis, self.sides_ms)
+        return f"{before} before the recording and {after} after it"
 
     def _ratio(self, bare_ms: float) -> float | None:
         ratio = self.recorded_ms / bare_ms
@@ -114,6 +135,7 @@ class BareSteps:
             answer[key] = None if math.isnan(value) else value
         answer["recording_slowdown"] = self.slowdown
         answer["bare_step_time_reason"] = self.reason
+        answer["bare_step_time_note"] = self.note
         return answer
 
 
@@ -122,14 +144,17 @@ def measure(
     *,
     borders: Sequence[int] = (),
     works_later: bool = False,
+    runs_ahead: bool = False,
     stays_slow: bool = False,
     device_ms: float = 0.0,
 ) -> BareSteps:
     """The bare steps of the kind that averages are of.
 
     A program may change while it runs: its data are cached after the first epoch. So bare steps
-    count only if they follow or precede recorded ones in the same epoch and their time is steady;
-    and those after a recording only if there are none before it, or if both agree.
+    count only if they follow or precede recorded ones in the same epoch and their time is steady.
+    Those before and after a recording may differ nevertheless, as others use the machine: neither
+    tells then what the recorded ones would have taken, but what changes evenly is at the mean of
+    both in between.
 
     The interval is that of the order statistics of the median, by Student's approximation of the
     binomial distribution, for as many independent steps as the series is worth.
@@ -142,6 +167,9 @@ def measure(
     works_later : bool
         True if the program may end a step before its work has run. Then a block of the program
         does not tell how long a step takes, unless one follows the other nearly without a gap.
+    runs_ahead : bool
+        True if the host may dispatch steps ahead of what computes them: its first ones take less
+        time then, until a queue is full.
     stays_slow : bool
         True if a profiler that has stopped goes on to slow the program, as CUPTI slows launches:
         then only steps count before which none has run in the process.
@@ -173,36 +201,61 @@ def measure(
         reason = "an earlier recording in this process still slows the launches"
         return BareSteps(recorded_ms=recorded_ms, reason=reason)
     first_recorded = int(np.argmax(np.append(recorded, True)))
-    earlier, later = np.zeros(0), []
+    parts: tuple[list[Floats], list[Floats]] = ([duration[:0]], [duration[:0]])
     for bare_rows in _beside_recorded(rows, recorded[rows], epoch):
-        part = _steady(duration[bare_rows])
-        if not len(part):
-            continue
-        if bare_rows[-1] < first_recorded:
-            earlier = part
-        elif not stays_slow:
-            later.append(part)
-    if len(earlier):
-        later = [part for part in later if _alike(earlier, part)]
-    values = np.concatenate([earlier, *later])
-    if len(values) < FEWEST:
+        is_later = bool(bare_rows[0] > first_recorded)
+        if not (is_later and stays_slow):
+            parts[is_later].append(_steady(duration[bare_rows], runs_ahead=runs_ahead))
+    before, after = map(np.concatenate, parts)
+    if not len(before) + len(after):
         reason = "the steps beside the recorded ones had not settled to a steady time"
         if stays_slow and recorded[rows[0]]:
             reason = "after a recording launches stay slower, and no step ran before it"
         return BareSteps(recorded_ms=recorded_ms, reason=reason)
-    if np.median(values) < AHEAD * device_ms:
+    sides = [side for side in (before, after) if len(side) and np.median(side) >= AHEAD * device_ms]
+    if not sides:
         reason = "the host runs ahead of the device, so its clock does not tell how long steps take"
         return BareSteps(recorded_ms=recorded_ms, reason=reason)
-    low, high = _interval(values, effective_size(values))
+    is_comparable = sides[0] is before or len(borders) > 0
+    measured = _of_sides(sides)
+    if measured.sides_ms is not None:
+        is_comparable &= max(measured.sides_ms) <= _CHANGED * min(measured.sides_ms)
+    return replace(measured, recorded_ms=recorded_ms, is_comparable=is_comparable)
+
+
+def _of_sides(sides: Sequence[Floats]) -> BareSteps:
+    """The time of the steps before and after a recording, or of those on one side."""
+    values = np.concatenate(sides)
+    bounds = [_interval(side, effective_size(side)) for side in sides]
+    medians = [float(np.median(side)) for side in sides]
+    is_equal = max(medians) <= (1 + _EQUAL) * min(medians)
+    low, high = min(bounds)[0], max(high for _, high in bounds)
+    if is_equal:
+        low, high = _interval(values, effective_size(values))
+    if is_equal or not _is_apart(*bounds):
+        return BareSteps(
+            steps=len(values),
+            median_ms=float(np.median(values)),
+            low_ms=low,
+            high_ms=high,
+            mean_ms=float(values.mean()),
+            durations_ms=values,
+        )
+    before, after = medians
     return BareSteps(
         steps=len(values),
-        median_ms=float(np.median(values)),
+        median_ms=(before + after) / 2,
         low_ms=low,
         high_ms=high,
-        recorded_ms=recorded_ms,
-        is_comparable=len(earlier) > 0 or len(borders) > 0,
+        mean_ms=float(np.mean([side.mean() for side in sides])),
+        sides_ms=(before, after),
         durations_ms=values,
     )
+
+
+def _is_apart(interval: tuple[float, float], other: tuple[float, float]) -> bool:
+    """True if two intervals share nothing."""
+    return interval[0] > other[1] or other[0] > interval[1]
 
 
 def main_kind(times: StepTimes, of_steps: npt.NDArray[np.bool_]) -> int:
@@ -244,16 +297,16 @@ def _beside_recorded(
             continue
         follows = part[0] > 0 and is_recorded[part[0] - 1]
         stretches.append(rows[part[SKIPPED if follows else 0 :]])
-    return stretches
+    return [part for part in stretches if len(part)]
 
 
-def _steady(duration: Floats) -> Floats:
+def _steady(duration: Floats, *, runs_ahead: bool) -> Floats:
     """The part of a stretch in which the step time is steady; empty if it changes.
 
-    A few first steps may take longer, for programs compile, and more of them less long, for a host
+    A few first steps may take longer, for programs compile, and more of them less long where a host
     runs ahead of its device until a queue is full.
     """
-    for skipped in (0, _COMPILING, _RUN_AHEAD):
+    for skipped in (0, _COMPILING, _RUN_AHEAD) if runs_ahead else (0, _COMPILING):
         part = duration[skipped:]
         if len(part) < FEWEST:
             break

@@ -3,14 +3,19 @@
 Recording makes no kernel and no copy longer, only the host, by about the same time for every event
 that it records. So the device keeps its time, and what recording cost, the difference of a recorded
 step and a bare one, is taken from the time of the host: in proportion to the events that were
-recorded in each part, and never more than the part. The parts always add up to the bare step.
+recorded in each part, and never more than the part. An event begins only when the one before it has
+been recorded, so the time between them bounds the cost: of a larger difference the rest is not that
+of recording, as on a machine that others use, and every part of the host has the same share of it.
+The parts always add up to the bare step.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -43,8 +48,13 @@ _SPREAD = 3.0
 """No part loses more than this times what its events cost on average, unless all parts do."""
 _BEFORE = 0.75
 """Share of the cost of an event that falls before its begin: its inputs are written down first."""
+_SLACK = 1.5
+"""By which factor an event may cost more than typically passes between the begins of two, as that
+share is only roughly known.
+"""
 _UNEVEN = 0.1
-"""By which share the mean of the recorded steps may differ from their median."""
+"""By which share the mean of the recorded steps may differ from their median; if it is more, by
+which share of a step the extra time of the slow ones may differ from that without recording."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -65,8 +75,12 @@ class BareParts:
         The part of its time that a part of the host's time loses, up to `limit_ms` for each event.
     limit_ms : float
         ms for an event of cost 1; infinite if all parts lose the same share.
+    remaining : float
+        The part that remains of the time of the host that is left then.
     device : bool
         True if the program has a device.
+    is_mean : bool
+        True if the bare step is the mean of those without the profiler, and not their median.
     """
 
     recorded: Mapping[str, float] = field(default_factory=dict)
@@ -74,7 +88,9 @@ class BareParts:
     reason: str = ""
     lost: float = 0.0
     limit_ms: float = math.inf
+    remaining: float = 1.0
     device: bool = False
+    is_mean: bool = False
 
     @property
     def step_ms(self) -> float:
@@ -100,15 +116,30 @@ class BareParts:
 
     def of_events(self, ms: float, cost: float) -> float:
         """The bare part of a recorded time of the host, by the cost of the events in it."""
-        return ms - self.lost * _at_most(ms, self.limit_ms, cost)
+        return self.remaining * (ms - self.lost * _at_most(ms, self.limit_ms, cost))
 
 
 def _at_most(ms: float, limit_ms: float, cost: float) -> float:
     return ms if math.isinf(limit_ms) else min(ms, limit_ms * cost)
 
 
+class RecordingCost(NamedTuple):
+    """What recording the events of a step costs.
+
+    Attributes
+    ----------
+    by_category : mapping
+        In units of an op, per step.
+    most_ms : float
+        ms that a unit takes at most; infinite if unknown.
+    """
+
+    by_category: Mapping[str, float] = MappingProxyType({})
+    most_ms: float = math.inf
+
+
 def parts(
-    measured: BareSteps, recorded: Mapping[str, float], cost: Mapping[str, float], *, device: bool
+    measured: BareSteps, recorded: Mapping[str, float], cost: RecordingCost, *, device: bool
 ) -> BareParts:
     """The parts of the bare step.
 
@@ -117,8 +148,7 @@ def parts(
     measured : BareSteps
     recorded : mapping
         ms per recorded step by category; NaN where unknown.
-    cost : mapping
-        What recording the events in each category costs per step, in any unit.
+    cost : RecordingCost
     device : bool
         True if the program has a device.
     """
@@ -127,26 +157,34 @@ def parts(
     reason = measured.reason or _not_comparable(measured, total)
     if reason:
         return BareParts(recorded, reason=reason)
-    ratio = measured.median_ms / total
+    is_mean = _is_uneven(measured, total)
+    step_ms = measured.mean_ms if is_mean else measured.median_ms
+    ratio = step_ms / total
     if ratio >= 1:
         # Recording costs nothing that can be measured.
         same = {category: ms * ratio for category, ms in recorded.items()}
-        return BareParts(recorded, same, lost=1 - ratio, device=device)
+        return BareParts(recorded, same, lost=1 - ratio, device=device, is_mean=is_mean)
     device_times = {c: recorded[c] for c in OF_DEVICE} if device else {}
     host = {c: ms for c, ms in recorded.items() if c not in device_times}
     on_device, on_host = sum(device_times.values()), sum(host.values())
-    left = measured.median_ms - on_device
+    left = step_ms - on_device
     if left <= 0 or not on_host:
         # The device works throughout.
-        device_times = {c: ms * measured.median_ms / on_device for c, ms in device_times.items()}
+        device_times = {c: ms * step_ms / on_device for c, ms in device_times.items()}
         bare = {c: device_times.get(c, 0.0) for c in recorded}
-        return BareParts(recorded, bare, lost=1.0, device=device)
-    lost, limit_ms = _loss(host, cost, on_host - left)
+        return BareParts(recorded, bare, lost=1.0, device=device, is_mean=is_mean)
+    loss = _loss(host, cost, on_host - left)
+    of_bare = replace(loss, recorded=recorded, device=device, is_mean=is_mean)
     bare = {
-        c: ms - lost * _at_most(ms, limit_ms, cost.get(c, 0.0)) if c in host else ms
+        c: of_bare.of_events(ms, cost.by_category.get(c, 0.0)) if c in host else ms
         for c, ms in recorded.items()
     }
-    return BareParts(recorded, bare, lost=lost, limit_ms=limit_ms, device=device)
+    return replace(of_bare, bare=bare)
+
+
+def _is_uneven(measured: BareSteps, recorded_ms: float) -> bool:
+    """True if a few of the recorded steps take much longer."""
+    return abs(recorded_ms - measured.recorded_ms) > _UNEVEN * measured.recorded_ms
 
 
 def _not_comparable(measured: BareSteps, recorded_ms: float) -> str:
@@ -154,55 +192,76 @@ def _not_comparable(measured: BareSteps, recorded_ms: float) -> str:
         return "what recording cost is unknown"
     if measured.median_ms > (1 + _UNEVEN) * measured.recorded_ms:
         return "steps took longer without recording than with it"
-    if abs(recorded_ms - measured.recorded_ms) > _UNEVEN * measured.recorded_ms:
-        return "the recorded steps are too uneven to compare their mean with a median"
+    if not _is_uneven(measured, recorded_ms):
+        return ""
+    extra_ms = recorded_ms - measured.recorded_ms
+    bare_extra_ms = measured.mean_ms - measured.median_ms
+    if not abs(extra_ms - bare_extra_ms) <= _UNEVEN * recorded_ms:
+        return "the recorded steps are uneven in another way than those without recording"
     return ""
 
 
-def _loss(
-    host: Mapping[str, float], cost: Mapping[str, float], excess_ms: float
-) -> tuple[float, float]:
-    """The share that each part of the host's time loses, and of how many ms at most an event."""
-    total_cost = sum(cost.get(category, 0.0) for category in host)
-    on_host = sum(host.values())
+def _loss(host: Mapping[str, float], cost: RecordingCost, excess_ms: float) -> BareParts:
+    """What the parts of the host's time lose, `excess_ms` together."""
+    total_cost = sum(cost.by_category.get(category, 0.0) for category in host)
+    on_host, covered = sum(host.values()), 0.0
     if total_cost:
-        limit_ms = _SPREAD * excess_ms / total_cost
+        limit_ms = min(_SPREAD * excess_ms / total_cost, cost.most_ms)
         while limit_ms * total_cost < on_host * len(host) * _SPREAD:
-            covered = sum(min(ms, limit_ms * cost.get(c, 0.0)) for c, ms in host.items())
+            covered = sum(
+                _at_most(ms, limit_ms, cost.by_category.get(c, 0.0)) for c, ms in host.items()
+            )
             if covered >= excess_ms:
-                return excess_ms / covered, limit_ms
-            limit_ms *= 2
-    return excess_ms / on_host, math.inf
+                return BareParts(lost=excess_ms / covered, limit_ms=limit_ms)
+            if limit_ms >= cost.most_ms:
+                remaining = (on_host - excess_ms) / (on_host - covered)
+                return BareParts(lost=1.0, limit_ms=limit_ms, remaining=remaining)
+            limit_ms = min(2 * limit_ms, cost.most_ms)
+    return BareParts(lost=excess_ms / on_host)
 
 
-def cost_of_events(activity: Activity, trace: Trace, steps: pd.DataFrame) -> dict[str, float]:
-    """The cost of recording per step and category, in units of an op.
+def cost_of_events(activity: Activity, trace: Trace, steps: pd.DataFrame) -> RecordingCost:
+    """The cost of recording per step.
 
     Most of it falls before the begin of an event. What falls into a time in which the device works
     makes no step longer, so it counts for the device.
     """
     used = counted(steps)
     if len(activity.hosts) != 1 or not len(used):
-        return {}
-    start, cost = _events(activity, trace)
+        return RecordingCost()
+    start, cost, lane = _events(activity, trace)
     in_steps = Intervals.union(*step_bounds(used)).index_at(start) >= 0
-    start, cost = start[in_steps], cost[in_steps]
+    start, cost, lane = start[in_steps], cost[in_steps], lane[in_steps]
     work = activity.work
     layers = sweep.layers_of(work.start, work.end, work.cls)
     totals = np.zeros(len(CATEGORIES))
     for time, share in ((start - 1, _BEFORE), (start, 1 - _BEFORE)):
         totals += np.bincount(_category_at(time, layers), cost * share, len(CATEGORIES))
-    return dict(zip(CATEGORIES, (totals / len(used)).tolist(), strict=True))
+    by_category = dict(zip(CATEGORIES, (totals / len(used)).tolist(), strict=True))
+    return RecordingCost(by_category, _most_ms(start, cost, lane))
 
 
-def _events(activity: Activity, trace: Trace) -> tuple[Int64s, Floats]:
-    """Begin of the recorded events of the host, and what each costs."""
+def _most_ms(start: Int64s, cost: Floats, lane: Int64s) -> float:
+    """What recording an event of cost 1 takes at most, in ms: what typically passes from the begin
+    of an event to that of the next one of its thread.
+    """
+    order = np.lexsort((start, lane))
+    start, cost, lane = start[order], cost[order], lane[order]
+    follows = np.diff(lane) == 0
+    between = np.diff(start)[follows] / 1e9
+    recorded = ((1 - _BEFORE) * cost[:-1] + _BEFORE * cost[1:])[follows]
+    return _SLACK * float(np.median(between / recorded)) if len(between) else math.inf
+
+
+def _events(activity: Activity, trace: Trace) -> tuple[Int64s, Floats, Int64s]:
+    """Begin of the recorded events of the host, what each costs, and its lane."""
     if activity.framework is PYTORCH:
         ops = activity.torch_ops
-        return ops.start, np.array([_COST[kind] for kind in sorted(_COST)])[ops.kind]
+        lane = np.where(ops.event >= 0, trace.events.lane[ops.event], -1)
+        return ops.start, np.array([_COST[kind] for kind in sorted(_COST)])[ops.kind], lane
     on_host = (trace.lanes["kind"] != "device").to_numpy()[trace.events.lane]
     start = trace.events.start[on_host]
-    return start, np.ones(len(start))
+    return start, np.ones(len(start)), trace.events.lane[on_host].astype(np.int64)
 
 
 def _category_at(time: Int64s, layers: Mapping[int, Intervals]) -> Int64s:

@@ -63,7 +63,11 @@ class OverviewFrames(OpFrames, MemoryFrames, CodeFrames):
     def input_summary_of_files(self) -> dict[str, Any]:
         """`input_summary` before the work of a tf.data pipeline is compared with the wait."""
         return input_pipeline.summary(
-            self.activity, self._steps_and_busy[0], self.input_ops, self._enqueued
+            self.activity,
+            self._steps_and_busy[0],
+            self.input_ops,
+            self._enqueued,
+            self._overhead_percent,
         )
 
     @property

@@ -162,6 +162,7 @@ class StepFrames(Recording):
             self.step_times,
             borders=self.borders,
             works_later=self.works_later,
+            runs_ahead=activity.has_device or activity.framework is JAX,
             stays_slow=activity.framework is PYTORCH and activity.has_device,
             device_ms=self.device_ms,
         )

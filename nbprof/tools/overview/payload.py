@@ -209,9 +209,10 @@ def _bare(run: Run) -> Bare | None:
         return None
     step_ms = float(rows["bare_ms"].iloc[0])
     rows = rows[rows["category"].isin(BY_KEY) & rows["bare_ms"].notna()]
+    on_average = " on average" if run.bare_parts.is_mean else ""
     note = (
-        f"Without recording, {unit_of(run).a} takes {wording.millis(step_ms)}: measured. What"
-        " recording cost is taken from the host's categories, so these are estimates"
+        f"Without recording, {unit_of(run).a} takes {wording.millis(step_ms)}{on_average}:"
+        " measured. What recording cost is taken from the host's categories, so these are estimates"
     )
     if run.bare_parts.device:
         note += "; work of the device takes as long as recorded"
@@ -399,6 +400,8 @@ def _average_note(run: Run, size: float) -> str:
             wording.number(ms / size, 2) for ms in (bare.median_ms, bare.low_ms, bare.high_ms)
         )
         note += f"; without recording {median} [{low}, {high}]"
+        if bare.note:
+            note += f": {bare.note}"
     return note
 
 

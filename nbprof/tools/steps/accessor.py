@@ -159,10 +159,13 @@ class Steps(Framed):
         `bare_parts_reason`.
 
         `bare_ms` of `step_time` is `bare_step_time_ms` of `p.overview`, which the categories add up
-        to. Work of the device takes as long as recorded. What recording cost, the difference to
-        `recorded_ms`, is taken from the time of the host (`estimated`): in proportion to the ops,
-        runtime calls and ranges that were recorded in each category, each of which costs about the
-        same, and from all short events by the same share. So a wait or a long op keeps its time.
+        to; where a few steps take much longer, recorded or not, it is the mean of the steps that
+        ran without the profiler, as `recorded_ms` is of the recorded ones. Work of the device takes
+        as long as recorded. What recording cost, the difference to `recorded_ms`, is taken from the
+        time of the host (`estimated`): in proportion to the ops, runtime calls and ranges that were
+        recorded in each category, each of which costs about the same, and from all short events by
+        the same share, so a wait or a long op keeps its time. What is more than these can cost, by
+        the time that typically passes between the begins of two, is taken from all of them.
         """
         bare: pd.DataFrame = self._profile.run.bare_parts_frame
         return bare.copy()

@@ -136,7 +136,11 @@ def _clock(run: Run) -> Clock | None:
             wording.number(value, 2)
             for value in (measured.median_ms, measured.low_ms, measured.high_ms)
         )
-        scope += f"; without recording the median is {median} ms [{low}, {high}]"
+        time = f"{median} ms [{low}, {high}]"
+        if measured.note:
+            scope += f"; without recording a step takes {time}: {measured.note}"
+        else:
+            scope += f"; without recording the median is {time}"
     return Clock(
         step=(first + 1).astype(np.int32),
         start_s=times.start[first] / 1e9,
