@@ -25,6 +25,8 @@ from nbprof.sources.urls import public_url
 _MOST_BYTES = 1 << 22
 COSTLY = ("host_level", "memory", "python", "shapes", "stacks")
 """Options that lengthen recorded steps."""
+SCRIPT = "script"
+"""`CaptureInfo.by` of a program that `nbprof run` recorded."""
 RECORDED_EARLIER = "recorded_earlier"
 """Key of the notes of recorders that wrote only texts."""
 
@@ -114,8 +116,8 @@ class CaptureInfo:
     settings : dict
         Settings of the frameworks that advice names, as `nbprof.capture.settings` reads them.
     by : str
-        ``cell`` of a notebook or ``block`` of a program; empty where another recorder, or an
-        earlier nbprof, wrote it.
+        ``cell`` of a notebook, ``block`` of a program or whole ``script``; empty where another
+        recorder, or an earlier nbprof, wrote it.
     unrecorded : list of str
         What the framework ran that is not in the recording, as on other threads.
     machine : dict

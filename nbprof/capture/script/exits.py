@@ -1,0 +1,89 @@
+"""Ends of a program at which Python runs no exit handlers: `os._exit`, `os.exec*` and signals."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+_FUNCTIONS = ("_exit", "execv", "execve")
+"""Functions of `os` after which this program is over; `os.execvp` and the like call these."""
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+class Exits:
+    """Calls a function before this process ends at once; its children end as they would.
+
+    Parameters
+    ----------
+    before_exit : callable
+        Called with a text for the person when the program is about to end: `os._exit`, `os.execv`
+        or `SIGTERM`. It must not raise.
+    """
+
+    def __init__(self, before_exit: Callable[[str], None]) -> None:
+        self._before_exit = before_exit
+        self._pid = os.getpid()
+        self._replaced: dict[str, tuple[Any, Any]] = {}
+        self._handled: list[signal.Signals] = []
+
+    def install(self) -> None:
+        """Begin. Signals that somebody handles or ignores are left to them."""
+        for name in _FUNCTIONS:
+            original = getattr(os, name, None)
+            if original is not None:
+                replacement = self._calling_before(name, original)
+                self._replaced[name] = original, replacement
+                setattr(os, name, replacement)
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                if signal.getsignal(number) == signal.SIG_DFL:
+                    signal.signal(number, self._arrived)
+                    self._handled.append(number)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.remove)
+
+    def remove(self) -> None:
+        """Restore what has not been replaced again meanwhile; a second time does nothing."""
+        replaced, self._replaced = self._replaced, {}
+        for name, (original, replacement) in replaced.items():
+            if getattr(os, name) is replacement:
+                setattr(os, name, original)
+        handled, self._handled = self._handled, []
+        for number in handled:
+            if signal.getsignal(number) == self._arrived:
+                signal.signal(number, signal.SIG_DFL)
+
+    def _calling_before(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def ending(*args: Any, **kwargs: Any) -> Any:
+            if os.getpid() == self._pid:
+                self._before_exit(f"os.{name}")
+            return original(*args, **kwargs)
+
+        return ending
+
+    def _arrived(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal that ends this process by default: it does so afterwards."""
+        del frame
+        if os.getpid() == self._pid:
+            self._before_exit(signal.Signals(number).name)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+
+def wait_for_threads() -> None:
+    """Wait for the threads for which Python waits at the end of a program; Ctrl-C ends that.
+
+    Idle workers of `concurrent.futures` are told to end by Python later, so not for these.
+    """
+    executors = sys.modules.get("concurrent.futures.thread")
+    workers = list(getattr(executors, "_threads_queues", ()))
+    for thread in threading.enumerate():
+        if not thread.daemon and thread is not threading.current_thread() and thread not in workers:
+            thread.join()

@@ -1,0 +1,220 @@
+"""Run a program and record it, as ``%%nbprof`` does with a cell."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable
+from types import CodeType, TracebackType
+from typing import TYPE_CHECKING, NamedTuple
+
+from nbprof.capture import recorded
+from nbprof.capture.script.exits import Exits, wait_for_threads
+from nbprof.capture.script.program import Program
+from nbprof.capture.session import Session
+from nbprof.capture.shield import Shield
+from nbprof.core.errors import NbprofError
+from nbprof.core.garbage import importing
+from nbprof.sources.recording import SCRIPT
+
+if TYPE_CHECKING:
+    from nbprof.capture.options import Options
+    from nbprof.profiles.profile import Profile
+    from nbprof.sources.recording import Recording
+
+FAILED = 1
+"""Exit code of Python after an exception."""
+
+_PACKAGE = __name__.rpartition(".")[0]
+
+
+class End(NamedTuple):
+    """The end of a program.
+
+    Attributes
+    ----------
+    code : int
+        Its exit code.
+    interrupted : bool
+        True if Ctrl-C ended it: Python then ends the process by SIGINT.
+    """
+
+    code: int
+    interrupted: bool = False
+
+
+class Script:
+    """Records one program.
+
+    Errors of nbprof are one sentence on stderr, and never raised: the program runs, fails and exits
+    as it would without.
+
+    Parameters
+    ----------
+    program : Program
+    options : Options
+        Options of the recording.
+    present : callable
+        Shows the profile, at the end of the program.
+    quiet : bool
+        True to write nothing of nbprof's own.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        options: Options,
+        present: Callable[[Profile], None],
+        *,
+        quiet: bool = False,
+    ) -> None:
+        self._program = program
+        self._options = options
+        self._present = present
+        self._quiet = quiet
+        self._session: Session | None = None
+        # The program may replace or close it.
+        self._stderr = sys.stderr
+
+    def run(self) -> End:
+        """Run the program, end the recording and show the profile."""
+        try:
+            code = self._program.code()
+        except (SyntaxError, ValueError) as error:
+            return ended_by(error)
+        self._begin()
+        exits = Exits(self._before_exit)
+        exits.install()
+        error = self._run(code)
+        end = End(0)
+        if error is not None:
+            end = ended_by(error)
+        # The threads run on with the program's traceback on the screen, as without nbprof.
+        with contextlib.suppress(KeyboardInterrupt):
+            wait_for_threads()
+        failed = error if end.code or end.interrupted else None
+        self._finish(failed)
+        exits.remove()
+        return end
+
+    def _run(self, code: CodeType) -> BaseException | None:
+        try:
+            if self._session is not None:
+                self._session.windows.code_begins()
+            self._program.run(code)
+        except BaseException as error:
+            return error
+        return None
+
+    def _begin(self) -> None:
+        session = Session(
+            self._options, source=self._program.text, namespace=vars(self._program.module)
+        )
+        session.windows.label = self._program.label
+        session.windows.by = SCRIPT
+        message = recorded.begin(session)
+        for line in session.messages:
+            self._write(line)
+        if message:
+            self._say(message)
+        else:
+            self._session = session
+
+    def _before_exit(self, how: str) -> None:
+        """The process is about to end at once: save the recording, and show it if possible."""
+        session = self._session
+        if session is None:
+            return
+        try:
+            main = threading.current_thread() is threading.main_thread()
+            if main or session.ends_here(f"{how} was called on another thread"):
+                # Other threads may hold locks that imports need.
+                self._finish(None, shows=main and how.startswith("os."))
+        except Exception as error:
+            self._say(f"the recording could not be finished ({type(error).__name__}: {error})")
+
+    def _finish(self, error: BaseException | None, *, shows: bool = True) -> None:
+        with Shield() as shield:
+            session, self._session = self._session, None
+            if session is None:
+                return
+            session.windows.code_ends()
+            recording, message = recorded.end(session, error)
+            for note in session.elsewhere:
+                self._say(note.text)
+            if isinstance(error, KeyboardInterrupt):
+                # A second Ctrl-C was meant for the program, which has ended.
+                shield.pressed = False
+            if recording is None:
+                self._say(message)
+            elif shows:
+                self._show(recording, shield)
+            else:
+                self._say(f"{self._location(recording)} holds what was recorded")
+
+    def _show(self, recording: Recording, shield: Shield) -> None:
+        again = f'nbprof.load("{self._location(recording)}") opens it'
+        try:
+            with shield.opened():
+                with importing():
+                    from nbprof.profiles.load import open_recording
+
+                self._present(open_recording(recording))
+        except KeyboardInterrupt:
+            self._say(f"reading the run was interrupted: {again}")
+        except NbprofError as error:
+            self._say(f"the run could not be read: {error}")
+        except Exception as error:
+            self._say(
+                "the run was recorded, but could not be shown"
+                f" ({type(error).__name__}: {error}): {again}"
+            )
+
+    @staticmethod
+    def _location(recording: Recording) -> str:
+        if recording.temporary and recording.url:
+            return recording.url
+        return str(recording.path)
+
+    def _say(self, text: str) -> None:
+        self._write(f"nbprof: {text}")
+
+    def _write(self, line: str) -> None:
+        if self._quiet:
+            return
+        # It may be closed, or nobody may read it any more.
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            self._stderr.write(f"{line}\n")
+            self._stderr.flush()
+
+
+def ended_by(error: BaseException) -> End:
+    """The end of a program by an exception, which is shown as Python shows it."""
+    if isinstance(error, SystemExit):
+        return End(_exit_code(error))
+    error.__traceback__ = _without_own(error.__traceback__)
+    try:
+        sys.excepthook(type(error), error, error.__traceback__)
+    except BaseException:
+        # As Python does with a hook that fails.
+        sys.__excepthook__(type(error), error, error.__traceback__)
+    return End(FAILED, isinstance(error, KeyboardInterrupt))
+
+
+def _exit_code(error: SystemExit) -> int:
+    """The exit code of `sys.exit(…)`; anything but a number is written to stderr, as by Python."""
+    if error.code is None:
+        return 0
+    if isinstance(error.code, int):
+        return error.code
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(f"{error.code}\n")
+    return FAILED
+
+
+def _without_own(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without its first frames, which are nbprof's."""
+    while trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith(_PACKAGE):
+        trace = trace.tb_next
+    return trace
