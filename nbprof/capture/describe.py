@@ -25,6 +25,10 @@ class LeftEarlyError(Exception):
     """Stands in for the unknown exception that ended a loop; its text is the name of the loop."""
 
 
+class EndedBySignalError(Exception):
+    """Stands in for the exception of a program that a signal ended; its text is the signal."""
+
+
 def failure(error: BaseException, step: int | None, seen: int, unit: str = "cell") -> str:
     """Describe how a cell failed.
 
@@ -49,6 +53,8 @@ def failure(error: BaseException, step: int | None, seen: int, unit: str = "cell
     when = ",".join(progress)
     if isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
         return f"{unit} was interrupted{when}"
+    if isinstance(error, EndedBySignalError):
+        return f"{unit} was ended by {error}{when}"
     if isinstance(error, LeftEarlyError):
         return f"{error} was ended by an exception{when}"
     sentence = f"{unit} failed{when}: {_shortened(type(error).__name__)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import importlib.util
 import os
 import sys
@@ -79,12 +80,11 @@ class Program:
         if not self.text:
             code: CodeType = self._loader.get_code(self._name)
             return code
-        try:
+        with contextlib.suppress(Exception):
             tree = self._followed(ast.parse(self._bytes, self.file))
-        except Exception:
-            # Without times of its loops; its own errors are raised here.
-            return compile(self._bytes, self.file, "exec", dont_inherit=True)
-        return compile(tree, self.file, "exec", dont_inherit=True)
+            return compile(tree, self.file, "exec", dont_inherit=True)
+        # Without times of its loops; its own errors are raised here.
+        return compile(self._bytes, self.file, "exec", dont_inherit=True)
 
     def _followed(self, tree: ast.Module) -> ast.Module:
         from nbprof.capture.loop_code import Text

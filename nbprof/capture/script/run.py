@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import CodeType, TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
-from nbprof.capture import recorded
+from nbprof.capture import describe, ranks, recorded
+from nbprof.capture.describe import EndedBySignalError
+from nbprof.capture.place import DEFAULT, ignore_by_git
 from nbprof.capture.script.exits import Exits, wait_for_threads
+from nbprof.capture.script.job import Member, job
 from nbprof.capture.script.program import Program
 from nbprof.capture.session import Session
 from nbprof.capture.shield import Shield
 from nbprof.core.errors import NbprofError
 from nbprof.core.garbage import importing
 from nbprof.sources.recording import SCRIPT
+from nbprof.sources.urls import is_url
 
 if TYPE_CHECKING:
     from nbprof.capture.options import Options
@@ -25,6 +31,9 @@ if TYPE_CHECKING:
 
 FAILED = 1
 """Exit code of Python after an exception."""
+
+OTHERS_S = 10.0
+"""How long the rank that shows a run waits for the others, whose work may take a little longer."""
 
 _PACKAGE = __name__.rpartition(".")[0]
 
@@ -74,6 +83,7 @@ class Script:
         self._present = present
         self._quiet = quiet
         self._session: Session | None = None
+        self._member = _member(options)
         # The program may replace or close it.
         self._stderr = sys.stderr
 
@@ -81,7 +91,7 @@ class Script:
         """Run the program, end the recording and show the profile."""
         try:
             code = self._program.code()
-        except (SyntaxError, ValueError) as error:
+        except Exception as error:
             return ended_by(error)
         self._begin()
         exits = Exits(self._before_exit)
@@ -109,10 +119,14 @@ class Script:
 
     def _begin(self) -> None:
         session = Session(
-            self._options, source=self._program.text, namespace=vars(self._program.module)
+            self._options,
+            source=self._program.text,
+            namespace=vars(self._program.module),
+            on_step=self._member.stepped if self._member is not None else None,
         )
         session.windows.label = self._program.label
         session.windows.by = SCRIPT
+        session.windows.member = self._member
         message = recorded.begin(session)
         for line in session.messages:
             self._write(line)
@@ -128,9 +142,13 @@ class Script:
             return
         try:
             main = threading.current_thread() is threading.main_thread()
+            if self._member is not None and not main:
+                self._member.note_end(f"script was ended by {how}")
             if main or session.ends_here(f"{how} was called on another thread"):
                 # Other threads may hold locks that imports need.
-                self._finish(None, shows=main and how.startswith("os."))
+                by_call = how.startswith("os.")
+                error = None if by_call else EndedBySignalError(how)
+                self._finish(error, shows=main and by_call)
         except Exception as error:
             self._say(f"the recording could not be finished ({type(error).__name__}: {error})")
 
@@ -146,6 +164,8 @@ class Script:
             if isinstance(error, KeyboardInterrupt):
                 # A second Ctrl-C was meant for the program, which has ended.
                 shield.pressed = False
+            if self._member is not None and not self._ended(self._member, recording, error, shows):
+                return
             if recording is None:
                 self._say(message)
             elif shows:
@@ -153,14 +173,40 @@ class Script:
             else:
                 self._say(f"{self._location(recording)} holds what was recorded")
 
+    @staticmethod
+    def _ended(
+        member: Member, recording: Recording | None, error: BaseException | None, waits: bool
+    ) -> bool:
+        """Note that this rank has ended; returns whether it shows the run of all ranks."""
+        # The run has the files of this rank in any case.
+        with contextlib.suppress(OSError):
+            info = recording.info if recording is not None else None
+            failure = ""
+            if error is not None:
+                failure = (
+                    info.error if info is not None else describe.failure(error, None, 0, SCRIPT)
+                )
+            member.state(info, over=True, error=failure)
+            speaks = member.speaks
+            if speaks:
+                # After an error, the others may wait for this process to end.
+                member.wait_for_others(OTHERS_S if waits and error is None else 0)
+            member.leave()
+            return speaks
+        return member.rank == 0
+
     def _show(self, recording: Recording, shield: Shield) -> None:
         again = f'nbprof.load("{self._location(recording)}") opens it'
         try:
             with shield.opened():
                 with importing():
-                    from nbprof.profiles.load import open_recording
+                    from nbprof.profiles.load import load, open_recording
 
-                self._present(open_recording(recording))
+                if recording.rank is None:
+                    profile = open_recording(recording)
+                else:
+                    profile = load(recording.path)
+                self._present(profile)
         except KeyboardInterrupt:
             self._say(f"reading the run was interrupted: {again}")
         except NbprofError as error:
@@ -187,6 +233,23 @@ class Script:
         with contextlib.suppress(OSError, ValueError, AttributeError):
             self._stderr.write(f"{line}\n")
             self._stderr.flush()
+
+
+def _member(options: Options) -> Member | None:
+    """Join the other ranks of a job, which record into one run; None if this process is alone."""
+    place = ranks.place()
+    apart = options.every or not options.save or is_url(options.logdir or "")
+    if place is None or place.size == 1 or apart:
+        return None
+    try:
+        logdir = Path(options.logdir or DEFAULT).expanduser().absolute()
+        logdir.mkdir(parents=True, exist_ok=True)
+        if not options.logdir:
+            ignore_by_git(logdir)
+        return Member(job(place, os.environ), logdir)
+    except Exception:
+        # This rank is a run of its own then.
+        return None
 
 
 def ended_by(error: BaseException) -> End:
