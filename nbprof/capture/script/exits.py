@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -17,6 +18,7 @@ _FUNCTIONS = ("_exit", "execv", "execve")
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
+_POLL_S = 0.1
 _GRACE_S = 3.0
 """How long the main thread has to handle a signal that ends the process."""
 
@@ -28,16 +30,17 @@ class Exits:
     ----------
     before_exit : callable
         Called with a text for the person when the program is about to end: `os._exit`, `os.execv`
-        or `SIGTERM`. It must not raise.
+        or `SIGTERM`. It must not raise. If it returns False, a signal takes effect with `settle`.
     """
 
-    def __init__(self, before_exit: Callable[[str], None]) -> None:
+    def __init__(self, before_exit: Callable[[str], bool]) -> None:
         self._before_exit = before_exit
         self._pid = os.getpid()
         self._replaced: dict[str, tuple[Any, Any]] = {}
         self._handled: list[signal.Signals] = []
         self._pipe: tuple[int, int] | None = None
         self._over = threading.Event()
+        self._pending = 0
 
     def install(self) -> None:
         """Begin. Signals that somebody handles or ignores are left to them."""
@@ -77,9 +80,10 @@ class Exits:
         while arrived := os.read(reading, 1):
             if arrived[0] not in numbers:
                 continue
-            # Native code, as of a collective, may keep it for as long as another rank does not come.
+            # A collective may keep it for as long as another rank does not come.
             if not self._over.wait(_GRACE_S):
-                self._before_exit(signal.Signals(arrived[0]).name)
+                while not self._before_exit(signal.Signals(arrived[0]).name):
+                    time.sleep(_POLL_S)
                 _end_by(arrived[0])
             return
 
@@ -102,6 +106,13 @@ class Exits:
             # The thread that reads it ends; of a child there is none.
             os.close(pipe[1])
 
+    def settle(self) -> None:
+        """End the process by the signal that arrived when that was not possible."""
+        number, self._pending = self._pending, 0
+        if number:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
     def _calling_before(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def ending(*args: Any, **kwargs: Any) -> Any:
@@ -115,8 +126,9 @@ class Exits:
         """Handle a signal that ends this process by default: it does so afterwards."""
         del frame
         self._over.set()
-        if os.getpid() == self._pid:
-            self._before_exit(signal.Signals(number).name)
+        if os.getpid() == self._pid and not self._before_exit(signal.Signals(number).name):
+            self._pending = number
+            return
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 

@@ -103,7 +103,7 @@ def _started(process: psutil.Process) -> str:
 
 
 class Member:
-    """This process as a rank of its job.
+    """A rank of a job: this process.
 
     Parameters
     ----------

@@ -84,6 +84,8 @@ class Script:
         self._quiet = quiet
         self._session: Session | None = None
         self._member = _member(options)
+        self._exits = Exits(self._before_exit)
+        self._saving = False
         # The program may replace or close it.
         self._stderr = sys.stderr
 
@@ -94,8 +96,7 @@ class Script:
         except Exception as error:
             return ended_by(error)
         self._begin()
-        exits = Exits(self._before_exit)
-        exits.install()
+        self._exits.install()
         error = self._run(code)
         end = End(0)
         if error is not None:
@@ -105,7 +106,7 @@ class Script:
             wait_for_threads()
         failed = error if end.code or end.interrupted else None
         self._finish(failed)
-        exits.remove()
+        self._exits.remove()
         return end
 
     def _run(self, code: CodeType) -> BaseException | None:
@@ -135,11 +136,14 @@ class Script:
         else:
             self._session = session
 
-    def _before_exit(self, how: str) -> None:
-        """The process is about to end at once: save the recording, and show it if possible."""
+    def _before_exit(self, how: str) -> bool:
+        """Save the recording of a process that is about to end at once, and show it if possible.
+
+        Returns False while it is being saved.
+        """
         session = self._session
-        if session is None:
-            return
+        if self._saving or session is None:
+            return not self._saving
         try:
             main = threading.current_thread() is threading.main_thread()
             if self._member is not None and not main:
@@ -149,14 +153,16 @@ class Script:
                 by_call = how.startswith("os.")
                 error = None if by_call else EndedBySignalError(how)
                 self._finish(error, shows=main and by_call)
-        except Exception as error:
-            self._say(f"the recording could not be finished ({type(error).__name__}: {error})")
+        except Exception as fault:
+            self._say(f"the recording could not be finished ({type(fault).__name__}: {fault})")
+        return True
 
     def _finish(self, error: BaseException | None, *, shows: bool = True) -> None:
         with Shield() as shield:
             session, self._session = self._session, None
             if session is None:
                 return
+            self._saving = True
             session.windows.code_ends()
             recording, message = recorded.end(session, error)
             for note in session.elsewhere:
@@ -164,7 +170,12 @@ class Script:
             if isinstance(error, KeyboardInterrupt):
                 # A second Ctrl-C was meant for the program, which has ended.
                 shield.pressed = False
-            if self._member is not None and not self._ended(self._member, recording, error, shows):
+            speaks = self._ended(recording, error, waits=shows and error is None)
+            self._saving = False
+            self._exits.settle()
+            if not speaks:
+                if recording is None:
+                    self._say(message)
                 return
             if recording is None:
                 self._say(message)
@@ -173,11 +184,13 @@ class Script:
             else:
                 self._say(f"{self._location(recording)} holds what was recorded")
 
-    @staticmethod
     def _ended(
-        member: Member, recording: Recording | None, error: BaseException | None, waits: bool
+        self, recording: Recording | None, error: BaseException | None, *, waits: bool
     ) -> bool:
-        """Note that this rank has ended; returns whether it shows the run of all ranks."""
+        """Note the end of this rank of a job; returns whether this process shows the run."""
+        member = self._member
+        if member is None:
+            return True
         # The run has the files of this rank in any case.
         with contextlib.suppress(OSError):
             info = recording.info if recording is not None else None
@@ -190,7 +203,7 @@ class Script:
             speaks = member.speaks
             if speaks:
                 # After an error, the others may wait for this process to end.
-                member.wait_for_others(OTHERS_S if waits and error is None else 0)
+                member.wait_for_others(OTHERS_S if waits else 0)
             member.leave()
             return speaks
         return member.rank == 0
@@ -224,7 +237,8 @@ class Script:
         return str(recording.path)
 
     def _say(self, text: str) -> None:
-        self._write(f"nbprof: {text}")
+        rank = f"rank {self._member.rank}: " if self._member is not None else ""
+        self._write(f"nbprof: {rank}{text}")
 
     def _write(self, line: str) -> None:
         if self._quiet:
