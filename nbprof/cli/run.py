@@ -17,6 +17,7 @@ from nbprof.cli.main import Interrupted, streams_as_started
 from nbprof.core.errors import CaptureError
 
 if TYPE_CHECKING:
+    from nbprof.capture.script.run import End
     from nbprof.profiles.profile import Profile
 
 
@@ -101,10 +102,10 @@ class _Shown:
         self._redact = redact
         self._stderr = sys.stderr
 
-    def present(self, profile: Profile) -> None:
-        """Print what bounds it, and write the report."""
+    def present(self, profile: Profile, location: str) -> None:
+        """Print what bounds it and where it is, and write the report."""
         if not self._quiet:
-            self._print(profile)
+            self._print(profile, location)
         if self._report is not None:
             profile.payload(self._events)
             with output.destination(self._report, "report.html", echo=False) as path:
@@ -112,13 +113,15 @@ class _Shown:
             if not self._quiet:
                 self._write(f"nbprof: the report is in {self._report}")
 
-    def _print(self, profile: Profile) -> None:
+    def _print(self, profile: Profile, location: str) -> None:
         text = profile.text()
         if self._redact:
             from nbprof.profiles.redaction import redactor
 
             text = redactor((profile.run,)).text(text)
-        self._write(f"\n{text}\n{profile.path}")
+        self._write(f"\n{text}")
+        if location:
+            self._write(location)
         for warning in output.about(profile)["warnings"]:
             self._write(f"nbprof: {warning}")
 
@@ -128,7 +131,7 @@ class _Shown:
             click.echo(text, file=self._stderr)
 
 
-def _exit(end: Any) -> None:
+def _exit(end: End) -> None:
     """End the process as Python ends that of a program."""
     if end.interrupted:
         raise Interrupted

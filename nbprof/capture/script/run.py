@@ -65,7 +65,7 @@ class Script:
     options : Options
         Options of the recording.
     present : callable
-        Shows the profile, at the end of the program.
+        Shows the profile at the end of the program, and where it is; "" if it is not kept.
     quiet : bool
         True to write nothing of nbprof's own.
     """
@@ -74,7 +74,7 @@ class Script:
         self,
         program: Program,
         options: Options,
-        present: Callable[[Profile], None],
+        present: Callable[[Profile, str], None],
         *,
         quiet: bool = False,
     ) -> None:
@@ -181,8 +181,8 @@ class Script:
                 self._say(message)
             elif shows:
                 self._show(recording, shield)
-            else:
-                self._say(f"{self._location(recording)} holds what was recorded")
+            elif location := self._location(recording):
+                self._say(f"{location} holds what was recorded")
 
     def _ended(
         self, recording: Recording | None, error: BaseException | None, *, waits: bool
@@ -209,7 +209,10 @@ class Script:
         return member.rank == 0
 
     def _show(self, recording: Recording, shield: Shield) -> None:
-        again = f'nbprof.load("{self._location(recording)}") opens it'
+        location = self._location(recording)
+        again = "run the program again"
+        if location:
+            again = f'nbprof.load("{location}") opens it'
         try:
             with shield.opened():
                 with importing():
@@ -219,7 +222,7 @@ class Script:
                     profile = open_recording(recording)
                 else:
                     profile = load(recording.path)
-                self._present(profile)
+                self._present(profile, location)
         except KeyboardInterrupt:
             self._say(f"reading the run was interrupted: {again}")
         except NbprofError as error:
@@ -232,9 +235,8 @@ class Script:
 
     @staticmethod
     def _location(recording: Recording) -> str:
-        if recording.temporary and recording.url:
-            return recording.url
-        return str(recording.path)
+        """The folder or URL of a run; "" if it goes with the process."""
+        return recording.url if recording.temporary else str(recording.path)
 
     def _say(self, text: str) -> None:
         rank = f"rank {self._member.rank}: " if self._member is not None else ""
