@@ -1,4 +1,4 @@
-"""What recorded cells and scripts have in common: a start and an end that never raise."""
+"""Start and end the recording of a cell or a script without ever raising."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def command(
 
     chosen = options_of(options)
     # The program may change its working directory.
-    shown = _Shown(report.absolute() if report is not None else None, events, quiet, redact)
+    view = _Shown(report.absolute() if report is not None else None, events, quiet, redact)
     # The program's own objects are collected when it ends.
     atexit.unregister(gc.freeze)
     streams_as_started()
@@ -76,7 +76,7 @@ def command(
     except Exception as error:
         end = ended_by(error)
     else:
-        end = Script(found, chosen, shown.present, quiet=quiet).run()
+        end = Script(found, chosen, view.present, quiet=quiet).run()
     _exit(end)
 
 

@@ -322,7 +322,7 @@ RANKS = """
             dist.all_reduce(parameter.grad)
         optimizer.step()
     # In one piece: the ranks share it.
-    os.write(1, f"rank {rank} done\n".encode())
+    os.write(1, f"rank {rank} done{os.linesep}".encode())
     dist.destroy_process_group()
 """
 

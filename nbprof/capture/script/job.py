@@ -121,14 +121,14 @@ class Member:
         self.rank, self.size = job.place.rank, job.place.size
         self._logdir = logdir
         self._home = logdir / f"{PREFIX}{job.identity}"
-        self._own = self._home / f"rank{self.rank}"
+        self._folder = self._home / f"rank{self.rank}"
         self._steps: mmap.mmap | None = None
         _clear_leftovers(logdir)
-        self._own.mkdir(parents=True, exist_ok=True)
-        mark(self._own, {"rank": self.rank})
+        self._folder.mkdir(parents=True, exist_ok=True)
+        mark(self._folder, {"rank": self.rank})
         self.name = self._agreed(environment.get(VARIABLE) or time.strftime("%Y_%m_%d_%H_%M_%S"))
         # Nothing but the last words of a rank that is killed depends on it.
-        with contextlib.suppress(OSError, ValueError), (self._own / _STEPS).open("w+b") as file:
+        with contextlib.suppress(OSError, ValueError), (self._folder / _STEPS).open("w+b") as file:
             file.truncate(8)
             self._steps = mmap.mmap(file.fileno(), 8)
 
@@ -237,7 +237,7 @@ class Member:
     def _note_killed(self) -> None:
         killed = []
         for folder in sorted(self._home.glob("rank*")):
-            if folder != self._own and _is_dead(folder):
+            if folder != self._folder and _is_dead(folder):
                 killed.append(
                     RankEnd(self._rank(folder), _last_words(folder), False, time.time(), True)
                 )
@@ -269,7 +269,7 @@ class Member:
 
     def leave(self) -> None:
         """Remove what is only there while the job runs."""
-        shutil.rmtree(self._own, ignore_errors=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
         if not any(self._home.glob("rank*")):
             shutil.rmtree(self._home, ignore_errors=True)
 

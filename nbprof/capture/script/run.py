@@ -254,8 +254,8 @@ class Script:
 def _member(options: Options) -> Member | None:
     """Join the other ranks of a job, which record into one run; None if this process is alone."""
     place = ranks.place()
-    apart = options.every or not options.save or is_url(options.logdir or "")
-    if place is None or place.size == 1 or apart:
+    separate = options.every or not options.save or is_url(options.logdir or "")
+    if place is None or place.size == 1 or separate:
         return None
     try:
         logdir = Path(options.logdir or DEFAULT).expanduser().absolute()
