@@ -52,8 +52,8 @@ def rows(
         result.append((names.of_stem(file_stem), file.file, file.reason))
     for rank, error in failed.items():
         host = f"rank {rank}"
-        file = stems[hosts.index(host)] if stems and host in hosts else ""
-        result.append((host, file, error))
+        name = stems[hosts.index(host)] if stems and host in hosts else ""
+        result.append((host, name, error))
     named = {host for host, _, _ in result}
     reason = _NO_RANK
     lacking = [f"rank {rank}" for rank in collectives.ranks_missing(hosts, processes)]

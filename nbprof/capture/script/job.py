@@ -283,7 +283,7 @@ def _is_dead(folder: Path) -> bool:
         return True
     try:
         # Until its launcher has asked for it.
-        return psutil.Process(rank.facts["pid"]).status() == psutil.STATUS_ZOMBIE
+        return bool(psutil.Process(rank.facts["pid"]).status() == psutil.STATUS_ZOMBIE)
     except (psutil.Error, ValueError):
         return False
 
