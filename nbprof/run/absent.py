@@ -50,8 +50,9 @@ def rows(
     unread_stems = [stem(file.file) for file in unread]
     for file, file_stem in zip(unread, unread_stems, strict=True):
         result.append((names.of_stem(file_stem), file.file, file.reason))
+    hosts_by_rank = {rank_of(host): host for host in hosts}
     for rank, error in failed.items():
-        host = f"rank {rank}"
+        host = hosts_by_rank.get(rank, f"rank {rank}")
         name = stems[hosts.index(host)] if stems and host in hosts else ""
         result.append((host, name, error))
     named = {host for host, _, _ in result}
