@@ -97,14 +97,14 @@ class Script:
             return ended_by(error)
         self._begin()
         self._exits.install()
-        error = self._run(code)
+        raised = self._run(code)
         end = End(0)
-        if error is not None:
-            end = ended_by(error)
+        if raised is not None:
+            end = ended_by(raised)
         # The threads run on with the program's traceback on the screen, as without nbprof.
         with contextlib.suppress(KeyboardInterrupt):
             wait_for_threads()
-        failed = error if end.code or end.interrupted else None
+        failed = raised if end.code or end.interrupted else None
         self._finish(failed)
         self._exits.remove()
         return end
