@@ -1,4 +1,4 @@
-"""The place of this process in a job of several, by what its launcher put into the environment."""
+"""The rank of this process in a job, by what its launcher put into the environment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VARIABLES = (
 )
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """The rank of a process, the number of ranks, and the variable that states the rank."""
 
     rank: int
@@ -26,13 +26,13 @@ class Place(NamedTuple):
     variable: str
 
 
-def place(environment: Mapping[str, str] = os.environ) -> Place | None:
-    """The place of a process; None without a launcher. Invalid values count as none."""
+def position(environment: Mapping[str, str] = os.environ) -> Position | None:
+    """The position of a process; None without a launcher. Invalid values count as none."""
     for variable, of_size in _VARIABLES:
         try:
             rank, size = int(environment[variable]), int(environment[of_size])
         except (KeyError, ValueError):
             continue
         if 0 <= rank < size:
-            return Place(rank, size, variable)
+            return Position(rank, size, variable)
     return None

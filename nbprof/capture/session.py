@@ -115,7 +115,7 @@ class Session:
 
     @property
     def unit(self) -> str:
-        """What is recorded, in sentences."""
+        """The recorded unit: cell or script."""
         return SCRIPT if self.windows.by == SCRIPT else "cell"
 
     @property

@@ -67,8 +67,8 @@ def rank_and_size() -> tuple[int | None, int | None]:
             return distributed.get_rank(), distributed.get_world_size()
     except (ValueError, AttributeError, RuntimeError):
         return None, None
-    stated = ranks.place()
-    return (stated.rank, stated.size) if stated is not None else (None, None)
+    position = ranks.position()
+    return (position.rank, position.size) if position is not None else (None, None)
 
 
 class _Call(NamedTuple):

@@ -70,18 +70,18 @@ def command(
     streams_as_started()
     find = program.module if module else program.script
     try:
-        found = find(script, args)
+        main_program = find(script, args)
     except CaptureError as error:
         raise click.UsageError(str(error)) from None
     except Exception as error:
         end = ended_by(error)
     else:
-        end = Script(found, chosen, view.present, quiet=quiet).run()
+        end = Script(main_program, chosen, view.present, quiet=quiet).run()
     _exit(end)
 
 
 class _Shown:
-    """How the profile of a program is shown.
+    """Shows the profile of a program.
 
     Parameters
     ----------

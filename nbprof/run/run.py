@@ -167,7 +167,7 @@ class Run(ReceiptFrames, TorchOpFrames):
         )
 
     def _capture_of(self, file: SourceFile, host: str) -> CaptureInfo | None:
-        """How a host was recorded, if its job has a file about each of its ranks."""
+        """The info of one host, from the file of its rank if there is one."""
         rank, capture = rank_of(host), self.capture
         if capture is None or not capture.ranks or rank is None or not isinstance(file, LocalFile):
             return capture

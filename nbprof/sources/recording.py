@@ -33,7 +33,7 @@ RECORDED_EARLIER = "recorded_earlier"
 
 
 class RankEnd(NamedTuple):
-    """How a rank of a job ended.
+    """The end of a rank of a job.
 
     Attributes
     ----------
@@ -207,7 +207,7 @@ class CaptureInfo:
     processes: int = 0
 
     def of_any_rank(self) -> CaptureInfo:
-        """What holds for the whole job of this process."""
+        """The facts that hold for all ranks of the job."""
         empty = CaptureInfo()
         return replace(self, **{name: getattr(empty, name) for name in _OF_PROCESS})
 

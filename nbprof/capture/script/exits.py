@@ -141,7 +141,7 @@ def _end_by(number: int) -> None:
 
 
 def wait_for_threads() -> None:
-    """Wait for the threads for which Python waits at the end of a program; Ctrl-C ends that.
+    """Join the threads that Python joins at the end of a program; Ctrl-C ends that.
 
     Idle workers of `concurrent.futures` are told to end by Python later, so not for these.
     """

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 
-from nbprof.capture.ranks import Place
+from nbprof.capture.ranks import Position
 from nbprof.core.sidecar import SIDECAR
 from nbprof.core.unfinished import look, mark
 from nbprof.core.units import plural
@@ -58,28 +58,28 @@ class Job(NamedTuple):
     ----------
     identity : str
         The same in all its ranks, and in no other job that writes to the logdir.
-    place : Place
+    position : Position
     """
 
     identity: str
-    place: Place
+    position: Position
 
 
-def job(place: Place, environment: Mapping[str, str]) -> Job:
+def job(position: Position, environment: Mapping[str, str]) -> Job:
     """The job of a process."""
     facts = [f"{name}={environment.get(name, '')}" for name in (VARIABLE, *_OF_JOB)]
-    if not environment.get(VARIABLE) and _on_one_machine(place, environment):
+    if not environment.get(VARIABLE) and _on_one_machine(position, environment):
         # Ports and identifiers are often those of the last job, but not the launcher.
-        facts.append(_launcher(place.variable))
+        facts.append(_launcher(position.variable))
     digest = hashlib.sha256("\n".join(facts).encode()).hexdigest()
-    return Job(digest[:12], place)
+    return Job(digest[:12], position)
 
 
-def _on_one_machine(place: Place, environment: Mapping[str, str]) -> bool:
+def _on_one_machine(position: Position, environment: Mapping[str, str]) -> bool:
     if environment.get("SLURM_STEP_NUM_NODES", "1") != "1":
         return False
     sizes = [environment[name] for name in _LOCAL_SIZES if name in environment]
-    return all(size == str(place.size) for size in sizes)
+    return all(size == str(position.size) for size in sizes)
 
 
 def _launcher(variable: str) -> str:
@@ -118,7 +118,7 @@ class Member:
     """
 
     def __init__(self, job: Job, logdir: Path, environment: Mapping[str, str] = os.environ) -> None:
-        self.rank, self.size = job.place.rank, job.place.size
+        self.rank, self.size = job.position.rank, job.position.size
         self._logdir = logdir
         self._home = logdir / f"{PREFIX}{job.identity}"
         self._folder = self._home / f"rank{self.rank}"
@@ -289,7 +289,7 @@ def _is_dead(folder: Path) -> bool:
 
 
 def _last_words(folder: Path) -> str:
-    """What is known of a rank whose process has gone."""
+    """Describe a rank whose process has gone."""
     when = "before it had ended a step"
     with contextlib.suppress(OSError, struct.error):
         (steps,) = struct.unpack("q", (folder / _STEPS).read_bytes())

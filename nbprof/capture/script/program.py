@@ -106,7 +106,7 @@ def _decoded(content: bytes) -> str:
 
 
 def script(path: str, arguments: Sequence[str]) -> Program:
-    """The program of a file, or of a folder or zip archive with a `__main__.py`.
+    """Prepare a file to run, or a folder or archive that has a `__main__.py`.
 
     `sys.argv` and `sys.path` are those of the program afterwards.
 
@@ -142,7 +142,7 @@ def _is_archive(file: Path) -> bool:
 
 
 def module(name: str, arguments: Sequence[str]) -> Program:
-    """The program of a module, as of `python -m`; of a package it is its `__main__`.
+    """Prepare a module to run, as `python -m` does.
 
     Its parent packages are imported. `sys.argv` and `sys.path` are those of the program afterwards.
 
@@ -155,11 +155,11 @@ def module(name: str, arguments: Sequence[str]) -> Program:
     """
     sys.argv = ["-m", *arguments]
     _replace_first_path(os.getcwd())  # noqa: PTH109 - what Python itself does
-    spec = _found(name)
+    spec = _find(name)
     if spec is None:
         raise CaptureError(f"No module named {name}")
     if spec.submodule_search_locations is not None:
-        spec = _found(f"{name}.{_MAIN}")
+        spec = _find(f"{name}.{_MAIN}")
         if spec is None:
             raise CaptureError(
                 f"{name} is a package and cannot be run: it has no module {name}.{_MAIN}"
@@ -170,7 +170,7 @@ def module(name: str, arguments: Sequence[str]) -> Program:
     return Program(spec.origin, spec.loader, spec, name)
 
 
-def _found(name: str) -> ModuleSpec | None:
+def _find(name: str) -> ModuleSpec | None:
     try:
         return importlib.util.find_spec(name)
     except ModuleNotFoundError as error:

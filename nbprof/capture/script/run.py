@@ -253,18 +253,18 @@ class Script:
 
 def _member(options: Options) -> Member | None:
     """Join the other ranks of a job, which record into one run; None if this process is alone."""
-    place = ranks.place()
+    position = ranks.position()
     separate = options.every or not options.save or is_url(options.logdir or "")
-    if place is None or place.size == 1 or separate:
+    if position is None or position.size == 1 or separate:
         return None
     try:
         logdir = Path(options.logdir or DEFAULT).expanduser().absolute()
         logdir.mkdir(parents=True, exist_ok=True)
         if not options.logdir:
             ignore_by_git(logdir)
-        return Member(job(place, os.environ), logdir)
+        return Member(job(position, os.environ), logdir)
     except Exception:
-        # This rank is a run of its own then.
+        # Then this rank records a separate run.
         return None
 
 

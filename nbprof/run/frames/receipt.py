@@ -111,8 +111,8 @@ class ReceiptFrames(AdviceFrames):
             receipt.info(about_warmup, key="warmup")
         if capture.cell_failed:
             # The error begins with "cell failed" or "script was interrupted" where that is known.
-            known = capture.error.startswith(("cell ", "script "))
-            prefix = "The" if known else "The cell failed:"
+            names_unit = capture.error.startswith(("cell ", "script "))
+            prefix = "The" if names_unit else "The cell failed:"
             receipt.warn(f"{prefix} {capture.error}", key="cell_failed")
 
     @frame(combine=_add_notes)
