@@ -25,7 +25,11 @@ class LeftEarlyError(Exception):
     """Stands in for the unknown exception that ended a loop; its text is the name of the loop."""
 
 
-def failure(error: BaseException, step: int | None, seen: int) -> str:
+class EndedBySignalError(Exception):
+    """Stands in for the exception of a program that a signal ended; its text is the signal."""
+
+
+def failure(error: BaseException, step: int | None, seen: int, unit: str = "cell") -> str:
     """Describe how a cell failed.
 
     For example ``cell failed in step 3, after 2 complete steps: ValueError: bad batch``.
@@ -37,6 +41,8 @@ def failure(error: BaseException, step: int | None, seen: int) -> str:
         The step that it ended; None if no step ran.
     seen : int
         Number of complete steps.
+    unit : str
+        What failed.
     """
     # If none was seen nothing is known of steps: those of JAX are found in the recording.
     progress = []
@@ -46,10 +52,12 @@ def failure(error: BaseException, step: int | None, seen: int) -> str:
         progress.append(f" after {plural(seen, 'complete step')}")
     when = ",".join(progress)
     if isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
-        return f"cell was interrupted{when}"
+        return f"{unit} was interrupted{when}"
+    if isinstance(error, EndedBySignalError):
+        return f"{unit} was ended by {error}{when}"
     if isinstance(error, LeftEarlyError):
         return f"{error} was ended by an exception{when}"
-    sentence = f"cell failed{when}: {_shortened(type(error).__name__)}"
+    sentence = f"{unit} failed{when}: {_shortened(type(error).__name__)}"
     text = message(error).strip().partition("\n")[0].rstrip()
     if not text:
         return sentence

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from nbprof.capture import user_modules
-from nbprof.capture.loop_code import Cell, Definition, Text, Uses, uses_of
+from nbprof.capture import loops, user_modules
+from nbprof.capture.loop_code import Cell, Definition, Text, Uses, rewritten, uses_of
 from nbprof.core.cells import stem
 
 _MAX_CELLS = 300
@@ -260,3 +260,32 @@ class Earlier:
                 cell = self._parse(file)
                 held |= cell.uses.held if cell is not None else names
         return held
+
+
+def followed(
+    tree: ast.Module, text: Text, namespace: Mapping[str, Any], numbers: Mapping[str, int]
+) -> ast.Module:
+    """Code that is about to be recorded, with its loops rewritten, so that each iteration is known.
+
+    Functions that it calls are rewritten as well, while a recording runs.
+
+    Parameters
+    ----------
+    tree : ast.Module
+        It is not changed.
+    text : Text
+    namespace : mapping
+        The variables that the code finds.
+    numbers : mapping
+        Execution counts of cells, by their files.
+    """
+    loops.install()
+    if not loops.active():
+        loops.functions.forget()
+    cell = Cell(tree, text)
+    changes = Earlier(cell, namespace, numbers).plan()
+    if changes:
+        loops.functions.plan(changes)
+    changed = rewritten(cell, functions=changes is not None)
+    loops.follow()
+    return changed

@@ -253,8 +253,8 @@ def recording_ended(why: str, seen: int, *, in_step: bool) -> Note:
 
 def recorded_enough(window: tuple[int, int], why: str, later: Mapping[str, int], by: str) -> Note:
     """The recording ended once enough was known; `later` has the steps after it, by kind."""
-    option = "--steps all records the whole cell"
-    if by != "cell":
+    option = f"--steps all records the whole {by}"
+    if by == "block":
         option = 'steps="all" records the whole block'
     ran = "no further step ran"
     if later:

@@ -152,7 +152,7 @@ def _add(parser: argparse.ArgumentParser, each: Declared) -> None:
     names = list(filter(None, (each.option.short, each.flag)))
     if not each.is_flag:
         choices = each.option.choices or None
-        read = _reader(each)
+        read = reader(each)
         optional: dict[str, Any] = {}
         if each.option.alone:
             optional = {"nargs": "?", "const": each.option.alone}
@@ -177,7 +177,8 @@ def _add(parser: argparse.ArgumentParser, each: Declared) -> None:
         parser.add_argument(each.negation, dest=each.name, action="store_false", help=text)
 
 
-def _reader(each: Declared) -> Callable[[str], Any]:
+def reader(each: Declared) -> Callable[[str], Any]:
+    """The function that reads the value of an option as it was typed."""
     kind, undo = each.option.type, each.option.undo
 
     def read(text: str) -> Any:

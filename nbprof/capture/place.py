@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from nbprof.capture import notes
 from nbprof.capture.options import Options
@@ -19,12 +20,33 @@ from nbprof.core.units import size_text
 from nbprof.sources.upload import Upload
 from nbprof.sources.urls import is_url
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nbprof.sources.recording import CaptureInfo
+
 DEFAULT = "nbprof-results"
 ENOUGH = 1 << 30
 """With less than these bytes free on the disk of the logdir, a profiler writes elsewhere first."""
 
 LEFT_S = 24 * 3600.0
 """A scratch folder untouched for a day is left over from a killed process."""
+
+
+class Member(Protocol):
+    """A rank of a job, as its recording needs it."""
+
+    rank: int
+
+    @property
+    def run(self) -> Path:
+        """The folder of the run of all ranks."""
+
+    def state(self, info: CaptureInfo | None, *, over: bool, error: str = "") -> None:
+        """State in that folder that this rank has recorded so far, or how it ended."""
+
+    def files_of(self, run: Path) -> Mapping[Path, str]:
+        """The files of a run of this rank, with their names among those of the other ranks."""
 
 
 class RunFolder:
@@ -51,12 +73,15 @@ class RunFolder:
         For the receipt, for example that the working directory is read-only.
     upload : Upload or None
         Copies runs to the logdir if that is a URL.
+    member : Member or None
+        This process as a rank of a job that records into one folder.
     companion_runs : list of Path
         Runs of other frameworks that were recorded at the same time as the last settled run.
     """
 
     def __init__(self, options: Options) -> None:
         self.notes: list[Note] = []
+        self.member: Member | None = None
         self.upload: Upload | None = None
         if options.logdir is not None and is_url(options.logdir):
             self.upload = Upload(options.logdir)
@@ -131,6 +156,8 @@ class RunFolder:
         runs = sorted((self.scratch / "plugins" / "profile").glob("*"))
         if not runs or not any(runs[0].iterdir()):
             raise CaptureError("the profiler wrote no file")
+        if self.member is not None and not self.temporary:
+            return self._join(self.member, runs[0], suffix)
         run, name = runs[0], f"{runs[0].name}{suffix}"
         try:
             target = _move_into(self.logdir, run, name)
@@ -150,6 +177,23 @@ class RunFolder:
                 with contextlib.suppress(OSError):
                     name = f"{target.name}{other.name[len(run.name) :]}"
                     self.companion_runs.append(_move_into(target.parents[2], other, name))
+        self.discard()
+        return target
+
+    def _join(self, member: Member, run: Path, suffix: str) -> Path:
+        """Move the files of one rank into the folder of its job, and return that."""
+        target = member.run.with_name(f"{member.run.name}{suffix}")
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+            for file, name in member.files_of(run).items():
+                part = target / f".{name}.part"
+                shutil.move(file, part)
+                part.replace(target / name)
+        except OSError as error:
+            raise CaptureError(
+                f"the run could not be moved to {self.logdir}: {error.strerror}; it is in {run}"
+            ) from error
+        self.companion_runs = []
         self.discard()
         return target
 

@@ -31,7 +31,7 @@ from nbprof.core.errors import CaptureError
 from nbprof.core.receipt import Note
 from nbprof.core.units import listed
 from nbprof.frameworks.register import is_imported, named, of_module
-from nbprof.sources.recording import CaptureInfo, Recording
+from nbprof.sources.recording import SCRIPT, CaptureInfo, Recording
 
 __all__ = ["CaptureInfo", "Recording", "Session", "active"]
 
@@ -116,6 +116,11 @@ class Session:
     def backend(self) -> Backend | None:
         """The backend, once the framework is imported."""
         return self.windows.backend
+
+    @property
+    def unit(self) -> str:
+        """The recorded unit: cell or script."""
+        return SCRIPT if self.windows.by == SCRIPT else "cell"
 
     @property
     def awaited(self) -> list[str]:
@@ -296,7 +301,9 @@ class Session:
         if requested not in BACKENDS or is_imported(requested):
             return
         if not _installed(named(requested).recorder.module):
-            self.failure = f"{named(requested).title} is not installed: the cell runs unprofiled"
+            self.failure = (
+                f"{named(requested).title} is not installed: the {self.unit} runs unprofiled"
+            )
             self.stop()
             raise CaptureError(self.failure)
 
@@ -398,7 +405,7 @@ class Session:
         capture.cell_s = time.perf_counter() - clock.started
         capture.ended_before = self.windows.ended_before
         if error is not None:
-            capture.error = describe.failure(error, failed_at, clock.seen)
+            capture.error = describe.failure(error, failed_at, clock.seen, self.unit)
             capture.failed_at_step = failed_at
         capture.out_of_memory = describe.out_of_memory(error)
         primary = self.backend
@@ -481,7 +488,7 @@ class Session:
         if self.backend is not None and window:
             return self._why_no_window(self.backend, window)
         awaited = f"{listed(self.awaited, 'and')} {_be(self.awaited)}"
-        text = f"nothing to record: {awaited} imported neither by this cell nor before it"
+        text = f"nothing to record: {awaited} imported neither by this {self.unit} nor before it"
         # If one was requested, or named by the cell, another may be imported.
         imported = list(filter(is_imported, BACKENDS))
         if imported:
@@ -504,7 +511,8 @@ class Session:
             )
         if clock.seen:
             return (
-                f"--steps asked for step {first}, but the cell ended after step {clock.seen}:"
+                f"--steps asked for step {first}, but the {self.unit} ended after step"
+                f" {clock.seen}:"
                 " nothing was recorded"
             )
         framework = named(backend.name)
@@ -512,8 +520,8 @@ class Session:
         if framework.recorder.steps_found_late:
             later = f", and {framework.title} steps are only found after the recording"
         return (
-            f"--steps asked for step {first}, but the cell marks no steps{later}: mark them"
-            " with 'for batch in nbprof.steps(batches):', or record without --steps"
+            f"--steps asked for step {first}, but the {self.unit} marks no steps{later}: mark"
+            " them with 'for batch in nbprof.steps(batches):', or record without --steps"
         )
 
     def forget(self) -> None:

@@ -22,7 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nbprof.capture import notes, torch_exit
+from nbprof.capture import notes, ranks, torch_exit
 from nbprof.capture.torch_steps import KIND, Mark
 from nbprof.core.receipt import Note, info
 from nbprof.core.units import size_text
@@ -65,9 +65,10 @@ def rank_and_size() -> tuple[int | None, int | None]:
     try:
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
             return distributed.get_rank(), distributed.get_world_size()
-        return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    except (KeyError, ValueError, AttributeError, RuntimeError):
+    except (ValueError, AttributeError, RuntimeError):
         return None, None
+    position = ranks.position()
+    return (position.rank, position.size) if position is not None else (None, None)
 
 
 class _Call(NamedTuple):

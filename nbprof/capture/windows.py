@@ -21,7 +21,7 @@ from nbprof.capture.loops import Recorder, Snapshot
 from nbprof.capture.machine import machine
 from nbprof.capture.options import Options
 from nbprof.capture.other_profilers import OtherProfilers
-from nbprof.capture.place import RunFolder
+from nbprof.capture.place import Member, RunFolder
 from nbprof.capture.reserve import Reserve
 from nbprof.capture.settings import settings
 from nbprof.capture.shield import shielded
@@ -174,6 +174,8 @@ class Windows:
         self.loops = Recorder()
         self.label = self.notebook = self.display = ""
         """Name of the recording, the notebook, and the id of the output that shows the status."""
+        self.member: Member | None = None
+        """This process as a rank of a job whose recordings are one run."""
         self.by = "block"
         """The recorded unit: a block of a program, or a cell."""
         self._start_notes: list[Note] = []
@@ -187,6 +189,7 @@ class Windows:
             try:
                 if self.folder is None:
                     self.folder = RunFolder(self.options)
+                    self.folder.member = self.member
                     self.notes += self.folder.notes
                 else:
                     self.folder.renew()
@@ -492,15 +495,19 @@ class Windows:
         if self._group and capture.window:
             suffix = f"-steps-{capture.window[0]}-{capture.window[-1]}"
         temporary = folder.logdir if folder.temporary else None
-        recording = Recording(
-            folder.settle(suffix), capture, temporary=temporary, upload=folder.upload
-        )
+        path = folder.settle(suffix)
+        rank = None
+        if folder.member is not None and temporary is None:
+            rank = folder.member.rank
+        recording = Recording(path, capture, temporary=temporary, upload=folder.upload, rank=rank)
         self.recordings.append(recording)
         self.companion_runs[recording.path] = folder.companion_runs
         self.notes += [note for note in folder.notes if note not in self.notes]
         # Already now: a cell that never ends, or a machine that goes down, leaves complete runs.
         with contextlib.suppress(OSError):
             recording.write()
+            if folder.member is not None and rank is not None:
+                folder.member.state(recording.info, over=False)
 
     def _describe(
         self,

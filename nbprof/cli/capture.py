@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import click
 
-from nbprof.capture.option_field import declared, sentence
 from nbprof.capture.remote.sampling import Sampling
-from nbprof.cli import output
+from nbprof.cli import declared, output
 from nbprof.cli.progress import shown
-
-
-def _options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a sample, in their order; a command keeps its files."""
-    for each in reversed(declared(Sampling)):
-        if each.name == "save":
-            continue
-        decorate = click.option(
-            each.flag,
-            each.name,
-            type=each.option.type,
-            default=each.value,
-            metavar=each.option.metavar,
-            help=sentence(each.help),
-        )
-        command = decorate(command)
-    return command
 
 
 @click.command(name="capture")
 @click.argument("addresses", nargs=-1, required=True, metavar="ADDRESS...")
-@_options
+# A command keeps its files.
+@declared.options(Sampling, without=("save",))
 @output.as_json
 def command(addresses: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Record running programs through their profiler servers.

@@ -33,6 +33,7 @@ COMMANDS = {
     "trace": "Write the trace in Chrome's JSON, for Perfetto.",
     "runs": "List the runs of a logdir, newest first, without reading them.",
     "capture": "Record running programs through their profiler servers.",
+    "run": "Run a Python program and record it, as %%nbprof records a cell.",
     "serve": (
         "Run a Python program with the profiler server of its framework, for `nbprof capture`."
     ),
@@ -55,6 +56,20 @@ INTERRUPTED, CLOSED_PIPE = 130, 141
 
 # As the process ends, Python would scan all objects for cycles, which takes longer than an answer.
 atexit.register(gc.freeze)
+
+_errors: dict[io.TextIOWrapper, str] = {}
+"""How the standard streams treated letters that their encoding lacks, before a command ran."""
+
+
+class Interrupted(BaseException):
+    """Ctrl-C ended the program that a command ran: the process ends as Python's own does."""
+
+
+def streams_as_started() -> None:
+    """Let the standard streams be as Python made them, for a program that a command runs."""
+    for stream, errors in _errors.items():
+        stream.reconfigure(errors=errors)
+
 
 _RANK = re.compile(r"p\.rank\((\d+)\)")
 _CAPTURE = re.compile(r"\bgraph_capture\b(?= (?:is for|a trace))")
@@ -87,6 +102,7 @@ class Commands(Group):
         extra["standalone_mode"] = False
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
+                _errors[stream] = stream.errors or "strict"
                 # A name that the terminal's encoding has not must not end an answer.
                 stream.reconfigure(errors="backslashreplace")
         try:
@@ -103,6 +119,10 @@ class Commands(Group):
             code = BAD
         except click.Abort:
             code = INTERRUPTED
+        except Interrupted:
+            # Its traceback is on the screen already.
+            sys.excepthook = lambda *_: None
+            raise KeyboardInterrupt from None
         except (BrokenPipeError, _ClosedPipeError):
             # The rest of the buffer must not fail once more at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
+from nbprof.capture import recorded
 from nbprof.capture.experiments.requests import check_try
 from nbprof.capture.option_field import Setting, documented, option
 from nbprof.capture.shield import Shield, shielded
@@ -223,21 +224,13 @@ class Cell:
             with contextlib.suppress(Exception):
                 importlib.import_module("nbprof.notebook.live_status")
         unfinished = self._unfinished()
-        try:
-            session.start()
-        except CaptureError as error:
-            self._say(str(error))
+        refusal = recorded.begin(session)
+        if refusal:
+            self._say(refusal)
+        for message in session.messages:
+            sys.stderr.write(f"{self._redacted(message)}\n")
+        if refusal:
             return
-        except Exception as error:
-            session.stop()
-            self._say(
-                f"the recording did not start ({type(error).__name__}: {error}); the cell runs"
-                " unprofiled"
-            )
-            return
-        finally:
-            for message in session.messages:
-                sys.stderr.write(f"{self._redacted(message)}\n")
         self._session = session
         if not self._show.quiet:
             self._begin_strip(session)
@@ -312,23 +305,14 @@ class Cell:
                 live_status.end()
 
     def _finish(self, session: Session, error: BaseException | None) -> None:
-        try:
-            recording = session.stop(error)
-        except Exception as fault:
-            self._say(f"the recording could not be finished ({type(fault).__name__}: {fault})")
-            return
+        recording, message = recorded.end(session, error)
         for note in session.elsewhere:
             sys.stderr.write(f"nbprof: {self._redacted(note.text)}\n")
         if isinstance(error, KeyboardInterrupt):
             # A second Ctrl-C was meant for the cell, which has ended.
             self._shield.pressed = False
-        if session.superseded:
-            message = "this recording was ended by a newer one"
-            if recording and not recording.temporary:
-                message += f"; its files are in {recording.path}"
+        if recording is None:
             self._say(message)
-        elif recording is None:
-            self._say(session.failure)
         else:
             self._open(recording)
 

@@ -86,19 +86,11 @@ class LoopTransformer:
     def _rewritten(self, tree: ast.Module) -> ast.Module:
         # Late: most notebooks that have the extension in their settings record nothing.
         from nbprof.capture import loops
-        from nbprof.capture.loop_code import Cell, rewritten
-        from nbprof.capture.loop_functions import Earlier
+        from nbprof.capture.loop_functions import followed
 
         began = time.perf_counter_ns()
-        loops.install()
-        if not loops.active():
-            loops.functions.forget()
-        cell = Cell(tree, self._text(tree))
-        changes = Earlier(cell, self._magics.namespace, self._magics.numbers).plan()
-        if changes:
-            loops.functions.plan(changes)
-        changed = rewritten(cell, functions=changes is not None)
-        loops.follow()
+        text = self._text(tree)
+        changed = followed(tree, text, self._magics.namespace, self._magics.numbers)
         loops.leave_out(time.perf_counter_ns() - began)
         return changed
 

@@ -5,7 +5,7 @@ gaps in the numbering of ranks and hosts.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -26,6 +26,7 @@ def rows(
     unread: Sequence[Missing],
     in_part: Sequence[tuple[str, Missing]],
     processes: object,
+    failed: Mapping[int, str],
 ) -> pd.DataFrame:
     """One row per host, in the order of their names: the columns of `p.pods.missing`.
 
@@ -41,12 +42,19 @@ def rows(
         Hosts of the run of whose files only a part could be read.
     processes : object
         The number of processes of the job, if it is stated.
+    failed : mapping of int to str
+        How ranks failed, if their launcher's recorder stated it.
     """
     names = _HostNames(hosts, stems)
     result: list[tuple[str, str, str]] = []
     unread_stems = [stem(file.file) for file in unread]
     for file, file_stem in zip(unread, unread_stems, strict=True):
         result.append((names.of_stem(file_stem), file.file, file.reason))
+    hosts_by_rank = {rank_of(host): host for host in hosts}
+    for rank, error in failed.items():
+        host = hosts_by_rank.get(rank, f"rank {rank}")
+        name = stems[hosts.index(host)] if stems and host in hosts else ""
+        result.append((host, name, error))
     named = {host for host, _, _ in result}
     reason = _NO_RANK
     lacking = [f"rank {rank}" for rank in collectives.ranks_missing(hosts, processes)]

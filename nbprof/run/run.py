@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import pandas as pd
 
 from nbprof.activity.unit import ANY, NAMED
+from nbprof.analysis.device_time.device_time import rank_of
 from nbprof.core import trim
 from nbprof.core.errors import NbprofError
-from nbprof.core.files import Missing, RunFiles, about_skipped, some
+from nbprof.core.files import LocalFile, Missing, RunFiles, SourceFile, about_skipped, some
 from nbprof.core.loop_times import LoopTimes, choose
 from nbprof.core.receipt import Note
+from nbprof.core.sidecar import of_rank
 from nbprof.formats.chrome import graph_annotations, inductor
 from nbprof.formats.register import by_name, stem
 from nbprof.formats.torch_snapshot.beside import beside
@@ -31,10 +33,10 @@ from nbprof.run.frame import cached
 from nbprof.run.frames.receipt import ReceiptFrames
 from nbprof.run.frames.torch_ops import TorchOpFrames
 from nbprof.run.source import Dialect, RunSource, dialect, reader
+from nbprof.sources.recording import CaptureInfo
 
 if TYPE_CHECKING:
     from nbprof.dialects.gpu.captures import Capture
-    from nbprof.sources.recording import CaptureInfo
     from nbprof.timeline.drawable import Drawable
     from nbprof.timeline.serve import Timeline
 
@@ -156,12 +158,20 @@ class Run(ReceiptFrames, TorchOpFrames):
             raise NbprofError(
                 "this run does not have one file per host, so single hosts cannot be opened."
             )
+        file = self._file_number(number)
         return Run.read(
-            some(files, [self._file_number(number)]),
-            self.capture,
+            some(files, [file]),
+            self._capture_of(files.files[file], self.hosts[number]),
             given_peaks=self._given_peaks or None,
             graph_captures=self.graph_captures,
         )
+
+    def _capture_of(self, file: SourceFile, host: str) -> CaptureInfo | None:
+        """The info of one host, from the file of its rank if there is one."""
+        rank, capture = rank_of(host), self.capture
+        if capture is None or not capture.ranks or rank is None or not isinstance(file, LocalFile):
+            return capture
+        return CaptureInfo.of(file.sibling(of_rank(rank))) or capture
 
     def _file_number(self, host: int) -> int:
         """The number of the file of a host."""
@@ -189,7 +199,13 @@ class Run(ReceiptFrames, TorchOpFrames):
         if self.files is not None and self._has_file_per_host:
             unread = [*self.files.copies, *self._unread_files]
         processes = self.stated["environment"].get("processes")
-        return absent.rows(self.hosts, self._stems, unread, self.hosts_in_part, processes)
+        failed: dict[int, str] = {}
+        if self.capture is not None and self.capture.ranks:
+            processes = self.capture.processes
+            for row in self.capture.ranks:
+                if row["error"]:
+                    failed[row["rank"]] = f"Its {row['error']}."
+        return absent.rows(self.hosts, self._stems, unread, self.hosts_in_part, processes, failed)
 
     @property
     def hosts_in_part(self) -> list[tuple[str, Missing]]:

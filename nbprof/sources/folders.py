@@ -13,7 +13,7 @@ from nbprof.core.confinement import Confinement, real_path, scan
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile, SourceFile, could_not_open, printable
 from nbprof.core.receipt import Note
-from nbprof.core.sidecar import SIDECAR
+from nbprof.core.sidecar import SIDECAR, is_of_rank
 from nbprof.core.unfinished import SCRATCH, Unfinished, look
 from nbprof.formats import register
 from nbprof.formats.format import Claim, Place, Recordings, within
@@ -230,6 +230,8 @@ def promised(name: str) -> int:
     """The class of a file name, see `NAMED`; -1 for names of other files."""
     if name == SIDECAR:
         return BESIDE
+    if is_of_rank(name):
+        return -1
     if register.telling(name) is not None:
         return NAMED
     if _ARCHIVE.search(name) or name in _NEVER:

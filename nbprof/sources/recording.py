@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nbprof.activity.given_peaks import checked
 from nbprof.core import remedies
@@ -18,6 +18,7 @@ from nbprof.core.sidecar import (
     BATCHES_OF_KERAS,
     KERAS_STEPS,
     SIDECAR,
+    of_rank,
 )
 from nbprof.sources.upload import Upload
 from nbprof.sources.urls import public_url
@@ -25,8 +26,47 @@ from nbprof.sources.urls import public_url
 _MOST_BYTES = 1 << 22
 COSTLY = ("host_level", "memory", "python", "shapes", "stacks")
 """Options that lengthen recorded steps."""
+SCRIPT = "script"
+"""`CaptureInfo.by` of a program that `nbprof run` recorded."""
 RECORDED_EARLIER = "recorded_earlier"
 """Key of the notes of recorders that wrote only texts."""
+
+
+class RankEnd(NamedTuple):
+    """The end of a rank of a job.
+
+    Attributes
+    ----------
+    rank : int
+    error : str
+        How it failed; "" if it did not.
+    recorded : bool
+        True if it has a file in the run.
+    ended : float
+        Unix time, in seconds; 0 while it runs.
+    killed : bool
+        True if it ended without a chance to say so itself.
+    """
+
+    rank: int
+    error: str
+    recorded: bool
+    ended: float
+    killed: bool = False
+
+
+_OF_PROCESS = (
+    "boundaries",
+    "cells",
+    "contention",
+    "lines",
+    "loaders",
+    "loops",
+    "python",
+    "step_times",
+    "unrecorded",
+)
+"""What is of one process, so that it holds for no other rank of its job."""
 
 
 @dataclass
@@ -114,13 +154,18 @@ class CaptureInfo:
     settings : dict
         Settings of the frameworks that advice names, as `nbprof.capture.settings` reads them.
     by : str
-        ``cell`` of a notebook or ``block`` of a program; empty where another recorder, or an
-        earlier nbprof, wrote it.
+        ``cell`` of a notebook, ``block`` of a program or whole ``script``; empty where another
+        recorder, or an earlier nbprof, wrote it.
     unrecorded : list of str
         What the framework ran that is not in the recording, as on other threads.
     machine : dict
         What bears on step times: `cpu`, `cores`, `python`, `driver`; empty where another machine
         recorded.
+    ranks : list of dict
+        Of a job of several processes that `nbprof run` recorded, how each of them ended, as
+        `RankEnd` has it; empty otherwise.
+    processes : int
+        The number of its processes; 0 otherwise.
     """
 
     backend: str = ""
@@ -158,6 +203,21 @@ class CaptureInfo:
     step_times: dict[str, Any] = field(default_factory=dict)
     cell_s: float = 0.0
     ended_before: bool = False
+    ranks: list[dict[str, Any]] = field(default_factory=list)
+    processes: int = 0
+
+    def of_any_rank(self) -> CaptureInfo:
+        """The facts that hold for all ranks of the job."""
+        empty = CaptureInfo()
+        return replace(self, **{name: getattr(empty, name) for name in _OF_PROCESS})
+
+    def note_failures(self) -> None:
+        """Let the first rank that failed be the failure of the job."""
+        failed = [row for row in self.ranks if row["error"]]
+        self.cell_failed, self.error = bool(failed), ""
+        if failed:
+            first = min(failed, key=lambda row: float(row["ended"]))
+            self.error = first["error"].replace("script", f"script of rank {first['rank']}", 1)
 
     @property
     def costly_options(self) -> dict[str, str]:
@@ -220,8 +280,11 @@ class CaptureInfo:
         fit["tried"] = _tried(fit.get("tried", {}))
         fit["cells"] = _of_kind(fit.get("cells", {}), int)
         fit["boundaries"] = list(filter(_is_boundary, fit.get("boundaries", [])))
+        if fit.get("processes", 0) < 0:
+            fit["processes"] = 0
         for key in ("machine", "settings"):
             fit[key] = _of_kind(fit.get(key, {}), str)
+        fit["ranks"] = list(filter(_is_rank, fit.get("ranks", [])))
         window = fit.get("window", [])
         if len(window) != 2 or not all(isinstance(step, int) for step in window):
             fit["window"] = []
@@ -239,10 +302,13 @@ class CaptureInfo:
         return cls.from_dict(values) if isinstance(values, dict) else None
 
     @classmethod
-    def read(cls, folder: Path) -> CaptureInfo | None:
-        """Return the content of the sidecar in a run folder; None if nbprof did not record it."""
+    def read(cls, folder: Path, rank: int | None = None) -> CaptureInfo | None:
+        """Return the content of the sidecar in a run folder, or of that of one rank; None if there
+        is none.
+        """
+        name = SIDECAR if rank is None else of_rank(rank)
         try:
-            values = json.loads((Path(folder) / SIDECAR).read_text(encoding="utf-8"))
+            values = json.loads((Path(folder) / name).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
         return cls.from_dict(values) if isinstance(values, dict) else None
@@ -320,6 +386,20 @@ def _is_boundary(values: object) -> bool:
     return fits and values["before"] >= 0 and values["batches"] >= 0 and math.isfinite(values["ms"])
 
 
+def _is_rank(values: object) -> bool:
+    if not isinstance(values, dict) or values.keys() != set(RankEnd._fields):
+        return False
+    kinds: dict[str, Any] = {
+        "rank": int,
+        "error": str,
+        "recorded": bool,
+        "ended": (int, float),
+        "killed": bool,
+    }
+    fits = all(isinstance(values[name], kind) for name, kind in kinds.items())
+    return fits and values["rank"] >= 0 and math.isfinite(values["ended"])
+
+
 @dataclass
 class Recording:
     """A finished recording: the location of its files and how it was recorded.
@@ -336,6 +416,8 @@ class Recording:
         The other windows of the same cell (``--every``), in time order.
     upload : Upload or None
         Copies it to the URL that the logdir is, each time it is written.
+    rank : int or None
+        The rank of this process, if others of its job record into the same folder.
     """
 
     path: Path
@@ -343,6 +425,7 @@ class Recording:
     temporary: Path | None = None
     others: list[Recording] = field(default_factory=list)
     upload: Upload | None = None
+    rank: int | None = None
 
     @property
     def url(self) -> str:
@@ -383,7 +466,8 @@ class Recording:
         # A line for each entry. With `indent`, json takes ten times as long.
         entries = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in values.items()]
         text = "{\n " + ",\n ".join(entries) + "\n}"
-        (self.path / SIDECAR).write_text(text, encoding="utf-8")
+        name = SIDECAR if self.rank is None else of_rank(self.rank)
+        (self.path / name).write_text(text, encoding="utf-8")
         if self.upload is not None:
             self.upload.put(self.path)
 

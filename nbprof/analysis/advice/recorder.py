@@ -12,7 +12,7 @@ from nbprof.frameworks.framework import Framework
 
 IN_CELL = "again with this first line in the cell"
 """The words of the rule `other`, for a cell; `in_words_of` replaces them for other recorders."""
-CELL, BLOCK = "cell", "block"
+CELL, BLOCK, SCRIPT = "cell", "block", "script"
 """Recorders of nbprof."""
 
 _WITH_OPTION = "again with this option"
@@ -24,11 +24,16 @@ _NSYS = (
 _STEPS_OF_CELL = re.compile(r"-%%nbprof\n\+%%nbprof --steps (\S+)")
 
 
-def _steps_of_block(fix: str) -> str:
-    """The range of steps to record, in the words of a program."""
-    return _STEPS_OF_CELL.sub(
-        r'-with nbprof.profile():\n+with nbprof.profile(steps="\1"):\n     train()', str(fix)
-    )
+_STEPS = {
+    BLOCK: r'-with nbprof.profile():\n+with nbprof.profile(steps="\1"):\n     train()',
+    SCRIPT: r"-nbprof run train.py\n+nbprof run --steps \1 train.py  # at a prompt",
+}
+"""The range of steps to record, in the words of a program."""
+_CALLS = {
+    BLOCK: "-with nbprof.profile():\n+with nbprof.profile({option}=True):\n     train()",
+    SCRIPT: "-nbprof run train.py\n+nbprof run --{option} train.py  # at a prompt",
+}
+"""The option that records Python calls, in the words of a program."""
 
 
 def in_words_of(
@@ -41,15 +46,17 @@ def in_words_of(
     found : DataFrame
         `p.advice`.
     recorder : str
-        `CELL` or `BLOCK` of nbprof; "" for other profilers.
+        `CELL`, `BLOCK` or `SCRIPT` of nbprof; "" for other profilers.
     framework : Framework
     form : str
         The format of the files: Nsight Systems has options of its own.
     """
     if not len(findings):
         return findings
-    if recorder == BLOCK:
-        findings = findings.assign(fix=findings["fix"].map(_steps_of_block))
+    if recorder in _STEPS:
+        steps = _STEPS[recorder]
+        fixes = [_STEPS_OF_CELL.sub(steps, str(fix)) for fix in findings["fix"]]
+        findings = findings.assign(fix=fixes)
     rows = (findings["rule"] == "other") & findings["fix"].astype(str).str.startswith("-%%nbprof")
     if recorder == CELL or not rows.any():
         return findings
@@ -58,10 +65,8 @@ def in_words_of(
         IN_CELL, _WITH_OPTION, regex=False
     )
     keyword = "stacks" if "--stacks" in str(result.loc[rows, "fix"].iloc[0]) else "python"
-    if recorder == BLOCK:
-        result.loc[rows, "fix"] = (
-            f"-with nbprof.profile():\n+with nbprof.profile({keyword}=True):\n     train()"
-        )
+    if recorder in _CALLS:
+        result.loc[rows, "fix"] = _CALLS[recorder].format(option=keyword)
     elif form == "nsys":
         result.loc[rows, "fix"] = _NSYS
     else:

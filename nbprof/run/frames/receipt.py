@@ -110,8 +110,9 @@ class ReceiptFrames(AdviceFrames):
         if about_warmup:
             receipt.info(about_warmup, key="warmup")
         if capture.cell_failed:
-            # The error begins with "cell failed" or "cell was interrupted" where the cell is known.
-            prefix = "The" if capture.error.startswith("cell ") else "The cell failed:"
+            # The error begins with "cell failed" or "script was interrupted" where that is known.
+            names_unit = capture.error.startswith(("cell ", "script "))
+            prefix = "The" if names_unit else "The cell failed:"
             receipt.warn(f"{prefix} {capture.error}", key="cell_failed")
 
     @frame(combine=_add_notes)
