@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, NamedTuple
 
+from nbprof.capture.loader_workers.watch import WorkerWatch
 from nbprof.capture.patches import Patches
 from nbprof.core.loader_uses import DATA_LOADER, MOST, PY_DATASET, TF_DATA, LoaderUse, short
 
@@ -67,10 +68,13 @@ class Loaders:
         self._iterations: weakref.WeakKeyDictionary[Any, _Iteration] = weakref.WeakKeyDictionary()
         self._sums: dict[LoaderUse, _Sums] = {}
         self._hooked: set[tuple[int, str]] = set()
+        self.workers = WorkerWatch()
+        """What happens in their worker processes."""
 
     def begin(self) -> None:
         """A window begins."""
         self._sums = {}
+        self.workers.begin()
         for iteration in list(self._iterations.values()):
             iteration.last = None
 
@@ -81,6 +85,7 @@ class Loaders:
 
     def hook(self, patches: Patches) -> None:
         """Watch PyTorch's loaders, if they are imported by now."""
+        self.workers.hook(patches)
         owner = getattr(sys.modules.get(_MODULE), "_BaseDataLoaderIter", None)
         for name in ("__init__", "_reset"):
             if owner is not None and name in vars(owner) and (id(owner), name) not in self._hooked:
@@ -96,6 +101,8 @@ class Loaders:
             # A new iterator with workers is reset once while it is made.
             if not (args and args[0] is True) and kwargs.get("first_iter") is not True:
                 self.iterates(iterator, lambda: _of_data_loader(loader))
+                with contextlib.suppress(Exception):
+                    self.workers.iterates(loader, iterator)
             return original(iterator, loader, *args, **kwargs)
 
         patches.replace(owner, name, starts)

@@ -1,0 +1,1 @@
+"""What happens in the worker processes of loaders: timed there, reported through files."""
