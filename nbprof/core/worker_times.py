@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 VERSION = 1
 MOST_WORKERS, MOST_ROWS, MOST_SLOW, MOST_BATCHES = 2_000, 2_000, 100, 20_000
 _LONGEST = 500
+_STEPS = 8
+"""Buckets of a histogram per power of two: a duration is known to within 7 %."""
 
 
 class WorkerTotals(NamedTuple):
@@ -119,7 +121,7 @@ class BatchTime(NamedTuple):
 
 class WorkerLoader(NamedTuple):
     """A loader with workers, and the histogram of the durations of its items by bucket of
-    `nbprof.capture.loader_workers.items.bucket_of`.
+    `bucket_of`.
     """
 
     dataset: str
@@ -269,3 +271,16 @@ def _valid_row(row: Any, times: WorkerTimes) -> bool:
 
 def _is_count(value: object, least: int = 0) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**63
+
+
+def bucket_of(took_ns: int) -> int:
+    """The bucket of a duration: 8 of equal width to each power of two."""
+    took_ns = max(took_ns, _STEPS)
+    octave = took_ns.bit_length() - 1
+    return octave * _STEPS + ((took_ns >> (octave - 3)) & (_STEPS - 1))
+
+
+def middle_of(bucket: int) -> float:
+    """The duration in ns in the middle of a bucket."""
+    octave, step = divmod(bucket, _STEPS)
+    return float((_STEPS + step + 0.5) * 2.0 ** (octave - 3))

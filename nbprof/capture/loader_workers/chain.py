@@ -123,7 +123,7 @@ class Chain:
 
     def _add_object(self, value: Any) -> None:
         # Only what is called through a function of Python can be timed through its class.
-        if not isinstance(getattr(type(value), "__call__", None), FunctionType):
+        if not isinstance(type(value).__call__, FunctionType):
             return
         methods = ("__call__",)
         if "_modules" in _attributes(value):

@@ -50,6 +50,7 @@ class Entry:
         return _in_worker, (str(self._folder), self._samples, *self._of_now())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Record this process while PyTorch's loop runs in it."""
         __tracebackhide__ = True
         recorder = None
         with contextlib.suppress(Exception):

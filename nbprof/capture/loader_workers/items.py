@@ -5,9 +5,9 @@ from __future__ import annotations
 import heapq
 from typing import Any
 
+from nbprof.core.worker_times import bucket_of
+
 MOST_SLOW = 40
-_STEPS = 8
-"""Buckets per power of two: an item is known to within 9 %."""
 
 
 class Items:
@@ -40,19 +40,6 @@ class Items:
             for took, _, label, batch in sorted(self._slow, reverse=True)
         ]
         return {"histogram": dict(self._histogram), "slow": slow}
-
-
-def bucket_of(took_ns: int) -> int:
-    """The bucket of a duration: 8 of equal width to each power of two."""
-    took_ns = max(took_ns, _STEPS)
-    octave = took_ns.bit_length() - 1
-    return octave * _STEPS + ((took_ns >> (octave - 3)) & (_STEPS - 1))
-
-
-def middle_of(bucket: int) -> float:
-    """The duration in ns in the middle of a bucket."""
-    octave, step = divmod(bucket, _STEPS)
-    return float((_STEPS + step + 0.5) * 2.0 ** (octave - 3))
 
 
 def _text(label: object) -> str:

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from nbprof.capture.loader_workers.chain import Chain
@@ -427,14 +428,14 @@ def _resident_bytes() -> int:
     unknown.
     """
     with contextlib.suppress(OSError, ValueError, IndexError):
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
     return 0
 
 
 def _delayed_ns() -> int:
     """How long the main thread was ready to run without a core, by Linux; 0 where unknown."""
     with contextlib.suppress(OSError, ValueError, IndexError):
-        with open(f"/proc/self/task/{os.getpid()}/schedstat", encoding="ascii") as file:
-            return int(file.read().split()[1])
+        path = Path(f"/proc/self/task/{os.getpid()}/schedstat")
+        return int(path.read_text(encoding="ascii").split()[1])
     return 0

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import CodeType, FrameType
 
 from nbprof.capture.loader_workers.folder import Folder
@@ -28,7 +29,7 @@ _LIBRARIES = tuple(
         f"python{sys.version_info.major}.{sys.version_info.minor}",
     )
 )
-_OWN = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_OWN = str(Path(__file__).parents[2])
 
 Line = tuple[Stage, str, str, int]
 """A stage, and the function, file and line of the person's code that ran in it."""
