@@ -125,7 +125,7 @@ class Chain:
         # Only what is called through a function of Python can be timed through its class.
         if not isinstance(type(value).__call__, FunctionType):
             return
-        methods = ("__call__",)
+        methods: tuple[str, ...] = ("__call__",)
         if "_modules" in _attributes(value):
             methods = ("forward", "__call__")
         times = self._stages.times(self._numbered(stage_of(TRANSFORM, value, *methods)))
@@ -160,7 +160,7 @@ class Chain:
             return run(times, original, (self_, *args), kwargs)
 
         try:
-            owner.__call__ = call  # type: ignore[operator]
+            type.__setattr__(owner, "__call__", call)
         except TypeError:
             return
         self._undo.append(functools.partial(_restore_class, owner, call, original, inherits))
@@ -177,7 +177,7 @@ def _restore_class(owner: type, call: Any, original: Any, inherits: bool) -> Non
     if inherits:
         del owner.__call__
     else:
-        owner.__call__ = original  # type: ignore[operator]
+        type.__setattr__(owner, "__call__", original)
 
 
 def _put_back(container: Any, key: Any, timed: Any, function: Any) -> None:

@@ -71,6 +71,7 @@ class Recorder:
         self._number = -1
         self._in_batch = False
         self._undo: list[Callable[[], object]] = []
+        self._unwatch: Callable[[], object] = lambda: None
         self._reporter = Reporter(folder, self.stages, samples, self.report, self._changed)
 
     @property
@@ -119,6 +120,8 @@ class Recorder:
     def _leave(self) -> None:
         if self._chain is not None:
             self._chain.remove()
+        self._chain = None
+        self._unwatch()
         while self._undo:
             with contextlib.suppress(Exception):
                 self._undo.pop()()
@@ -225,7 +228,8 @@ class Recorder:
             return batch
 
         fetcher.fetch = fetch
-        self._undo.append(lambda: vars(fetcher).pop("fetch", None))
+        # Workers that stay have a new one in each iteration: only that is kept.
+        self._unwatch = lambda: vars(fetcher).pop("fetch", None)
 
     def _made(
         self, indices: Any, start_ns: int, took: tuple[int, int], timed_items: int | None
