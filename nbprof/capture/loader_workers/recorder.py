@@ -127,7 +127,7 @@ class Recorder:
                 self._undo.pop()()
 
     def _hook_fetchers(self) -> None:
-        kinds = sys.modules["torch.utils.data.dataloader"]._DatasetKind  # type: ignore[attr-defined]
+        kinds = sys.modules["torch.utils.data.dataloader"]._DatasetKind
         original = vars(kinds)["create_fetcher"]
         create = original.__get__(None, kinds)
 
@@ -195,7 +195,7 @@ class Recorder:
     def _watch(self, fetcher: Any, dataset: Any) -> None:
         """Time the batches that a fetcher makes."""
         data = sys.modules["torch.utils.data"]
-        chain = self._chain = Chain(dataset, self.stages, (data.Dataset,))  # type: ignore[attr-defined]
+        chain = self._chain = Chain(dataset, self.stages, (data.Dataset,))
         original = fetcher.fetch
         inside = _Inside(fetcher, dataset, self.stages, self._items)
 
@@ -410,7 +410,7 @@ class _TimedPickler:
 
 def _shared_bytes(message: Any) -> int:
     """Bytes of the tensors in a message, which go through shared memory."""
-    tensor = sys.modules["torch"].Tensor  # type: ignore[attr-defined]
+    tensor = sys.modules["torch"].Tensor
     storages: dict[int, int] = {}
     values = [message]
     for _ in range(_MOST_TENSORS):
