@@ -1,4 +1,4 @@
-"""What happened in the worker processes of loaders, as a recording stores it.
+"""Times of the worker processes of loaders, as a recording stores them.
 
 Durations are in ns, of the wall clock unless they say otherwise.
 """
@@ -212,7 +212,7 @@ def _add_worker(sums: dict[str, int], report: Mapping[str, Any]) -> None:
 
 
 def unpacked(values: object) -> WorkerTimes:
-    """What `merged` gave; nothing of another version, and nothing that is damaged."""
+    """The times that `merged` packed; empty for another version or damaged values."""
     if not isinstance(values, dict) or values.get("version") != VERSION:
         return WorkerTimes()
     try:

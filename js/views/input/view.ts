@@ -200,7 +200,7 @@ function workers(el: HTMLElement, context: ViewContext): void {
       { key: "inside", narrow: true },
     ]);
   if (each)
-    draw(each, "Workers of the DataLoader", "waiting = the loader asked for nothing: it keeps up", [
+    draw(each, "Workers of the DataLoader", "busy = making batches; otherwise the loader asks for nothing, as it keeps up", [
       { key: "loader", grow: true, width: 90 },
       "worker",
       "batches",

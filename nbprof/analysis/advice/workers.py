@@ -1,6 +1,4 @@
-"""What the workers of a DataLoader spend their time on, for the finding that steps wait for
-them.
-"""
+"""Causes of a wait for the workers of a DataLoader, from times measured in these."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from nbprof.analysis.input.workers import (
     TRANSFORM,
     Service,
     heaviest,
-    place,
+    location,
     service,
     slow_items,
 )
@@ -58,70 +56,70 @@ class Workers:
 
 
 def keep_up(workers: Workers, times: Times) -> int | None:
-    """How many workers make the batches of a step in the time that it takes without waiting; None
-    if that is unknown.
+    """The number of workers that make the batches of a step in its time without the wait; None if
+    that is unknown.
     """
-    found = service(workers.times)
-    if found is None or workers.batches_per_step <= 0:
+    speed = service(workers.times)
+    if speed is None or workers.batches_per_step <= 0:
         return None
     rest = times.step - times.wait
-    return found.needed(rest / workers.batches_per_step)
+    return speed.needed(rest / workers.batches_per_step)
 
 
 def explained(findings: pd.DataFrame, workers: Workers, times: Times, unit: Unit) -> pd.DataFrame:
     """The findings, with what the workers do in the one on them."""
-    found = service(workers.times)
+    speed = service(workers.times)
     rows = findings["rule"] == WORKERS
-    if found is None or not rows.any():
+    if speed is None or not rows.any():
         return findings
     sentences = [
-        _heaviest(workers, found),
-        _keeping_up(workers, found, times, unit),
-        _slow(workers, found),
-        _pickled(workers, found),
+        _heaviest(workers, speed),
+        _keeping_up(workers, speed, times, unit),
+        _slow(workers, speed),
+        _pickled(workers, speed),
     ]
-    starts = _starts(workers, found, times)
+    starts = _starts(workers, speed, times)
     text = "".join(f" {sentence}" for sentence in [*sentences, starts] if sentence)
     result = findings.copy()
     result.loc[rows, "evidence"] = result.loc[rows, "evidence"].astype(str) + text
     if starts:
         result.loc[rows, "title"] = _TITLE_KEEP
-        result.loc[rows, "fix"] = _KEEP.format(workers=found.running)
+        result.loc[rows, "fix"] = _KEEP.format(workers=speed.running)
     return result
 
 
-def _heaviest(workers: Workers, found: Service) -> str:
-    heavy = heaviest(workers.times, found.loader)
+def _heaviest(workers: Workers, speed: Service) -> str:
+    heavy = heaviest(workers.times, speed.loader)
     if heavy is None or heavy.share < SHARE:
         return ""
     stage = heavy.stage
-    where = place(stage.file, stage.line, workers.cells, short=True)
-    where = f" ({where})" if where else ""
-    what = f"collating, **{stage.name}**"
+    code = location(stage.file, stage.line, workers.cells, short=True)
+    code = f" ({code})" if code else ""
+    subject = f"collating, **{stage.name}**"
     if stage.kind == TRANSFORM:
-        what = f"**{stage.name}**"
+        subject = f"**{stage.name}**"
     elif stage.kind == DATASET:
-        what = f"the code of the dataset **{stage.name}** itself"
+        subject = f"the code of the dataset **{stage.name}** itself"
     return (
-        f"Workers spend **{100 * heavy.share:.0f}%** of their time in {what}{where},"
+        f"Workers spend **{100 * heavy.share:.0f}%** of their time in {subject}{code},"
         f" **{wording.millis(heavy.item_ms)}** per item."
     )
 
 
-def _keeping_up(workers: Workers, found: Service, times: Times, unit: Unit) -> str:
+def _keeping_up(workers: Workers, speed: Service, times: Times, unit: Unit) -> str:
     needed = keep_up(workers, times)
-    if needed is None or needed <= found.running:
+    if needed is None or needed <= speed.running:
         return ""
     return (
-        f"A worker takes **{wording.millis(found.batch_ms)}** for a batch:"
+        f"A worker takes **{wording.millis(speed.batch_ms)}** for a batch:"
         f" **{wording.plural(needed, 'worker')}**, each with its core, would keep up with"
-        f" {unit.the}, and **{found.running}** {'is' if found.running == 1 else 'are'}"
+        f" {unit.the}, and **{speed.running}** {'is' if speed.running == 1 else 'are'}"
         " running."
     )
 
 
-def _slow(workers: Workers, found: Service) -> str:
-    slow = slow_items(workers.times, found.loader)
+def _slow(workers: Workers, speed: Service) -> str:
+    slow = slow_items(workers.times, speed.loader)
     if slow is None:
         return ""
     return (
@@ -130,8 +128,8 @@ def _slow(workers: Workers, found: Service) -> str:
     )
 
 
-def _pickled(workers: Workers, found: Service) -> str:
-    rows = [row for row in workers.times.workers if row.loader == found.loader]
+def _pickled(workers: Workers, speed: Service) -> str:
+    rows = [row for row in workers.times.workers if row.loader == speed.loader]
     size = sum(row.pickled_bytes for row in rows) / max(sum(row.batches for row in rows), 1)
     if size < PICKLED_BYTES:
         return ""
@@ -141,9 +139,9 @@ def _pickled(workers: Workers, found: Service) -> str:
     )
 
 
-def _starts(workers: Workers, found: Service, times: Times) -> str:
+def _starts(workers: Workers, speed: Service, times: Times) -> str:
     """The sentence on workers that start again, if that is the cause of the wait."""
-    rows = [row for row in workers.times.workers if row.loader == found.loader]
+    rows = [row for row in workers.times.workers if row.loader == speed.loader]
     restarts = max((row.processes - 1 for row in rows), default=0)
     if not restarts or not workers.steps:
         return ""

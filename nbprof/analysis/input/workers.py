@@ -1,4 +1,4 @@
-"""What the worker processes of loaders did, and how many of them would keep up with the steps."""
+"""Work of the worker processes of loaders, and the number that would keep up with the steps."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def workers(times: WorkerTimes) -> pd.DataFrame:
     busy, waiting = _column(rows, "busy_ns"), _column(rows, "waiting_ns")
     batches = _column(rows, "batches")
     memory = _column(rows, "memory_bytes")
-    known = busy + waiting
+    total = busy + waiting
     with np.errstate(invalid="ignore", divide="ignore"):
-        busy_percent = 100 * busy / np.where(known > 0, known, np.nan)
+        busy_percent = 100 * busy / np.where(total > 0, total, np.nan)
         batch_ms = busy / _MS / np.where(batches > 0, batches, np.nan)
     return pd.DataFrame(
         {
@@ -81,7 +81,7 @@ def transforms(times: WorkerTimes, cells: Mapping[str, int]) -> pd.DataFrame:
                 times.loaders[stage.loader].dataset,
                 stage.kind,
                 stage.name,
-                place(stage.file, stage.line, cells),
+                location(stage.file, stage.line, cells),
                 stage.calls,
                 stage.self_ns / items / _MS if items else np.nan,
                 100 * stage.self_ns / busy_ns if busy_ns else np.nan,
@@ -106,7 +106,7 @@ def transforms(times: WorkerTimes, cells: Mapping[str, int]) -> pd.DataFrame:
     return frame.astype({**texts, **kinds, "calls": "int64"})
 
 
-def place(file: str, line: int, cells: Mapping[str, int], *, short: bool = False) -> str:
+def location(file: str, line: int, cells: Mapping[str, int], *, short: bool = False) -> str:
     """`/home/me/transforms.py:31`, or `Cell [3]:7`; empty for code that is not Python."""
     if not file or not line:
         return ""
@@ -118,7 +118,7 @@ def place(file: str, line: int, cells: Mapping[str, int], *, short: bool = False
 
 @dataclass(frozen=True)
 class Service:
-    """How a loader's workers make batches.
+    """Speed at which the workers of a loader make batches.
 
     Attributes
     ----------
@@ -148,18 +148,18 @@ class Service:
 
 def service(times: WorkerTimes) -> Service | None:
     """The loader whose workers were busiest; None without workers that made a batch."""
-    found = None
-    most = 0
+    busiest = None
+    longest = 0
     for loader in range(len(times.loaders)):
         rows = [row for row in times.workers if row.loader == loader and row.batches]
         # A worker can only be late for a core while it makes a batch.
         busy = sum(max(row.busy_ns - row.delayed_ns, row.cpu_ns) for row in rows)
         batches = sum(row.batches for row in rows)
-        if batches and busy > most:
-            most = busy
+        if batches and busy > longest:
+            longest = busy
             cores = min(sum(row.cpu_ns for row in rows) / busy, 1.0)
-            found = Service(loader, busy / batches / _MS, cores, len(rows))
-    return found
+            busiest = Service(loader, busy / batches / _MS, cores, len(rows))
+    return busiest
 
 
 def _timed(times: WorkerTimes, loader: int) -> tuple[int, int]:
@@ -242,7 +242,7 @@ def _lines_inside(times: WorkerTimes, cells: Mapping[str, int]) -> dict[int, str
         if row.stage in named or total < _SAMPLES or row.samples < _LINES * total:
             continue
         share = round(100 * row.samples / total)
-        named[row.stage] = f"{row.function} ({place(row.file, row.line, cells)}): {share}%"
+        named[row.stage] = f"{row.function} ({location(row.file, row.line, cells)}): {share}%"
     return named
 
 

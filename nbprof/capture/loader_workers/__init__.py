@@ -1,1 +1,1 @@
-"""What happens in the worker processes of loaders: timed there, reported through files."""
+"""Recording of the worker processes of loaders, from inside them."""

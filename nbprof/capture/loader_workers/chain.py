@@ -40,7 +40,7 @@ class Chain:
         self._functions: list[tuple[Any, Any, Any, Any]] = []
         """Container, key, the function and its wrapper."""
         self._undo: list[Callable[[], object]] = []
-        self._kept: list[Any] = []
+        self._objects_seen: list[Any] = []
         """Objects whose ids are in use."""
         self._seen: set[int] = set()
         self._names: dict[str, int] = {}
@@ -71,14 +71,14 @@ class Chain:
                 self._search(value, depth + 1)
             elif not isinstance(value, (list, tuple, dict)):
                 # A function in a tuple cannot stand behind a wrapper.
-                where = None if isinstance(values, tuple) else values
-                self._add(where, index, value, depth + 1)
+                parent = None if isinstance(values, tuple) else values
+                self._add(parent, index, value, depth + 1)
 
     def _is_new(self, thing: Any, depth: int) -> bool:
         if depth > _DEEPEST or id(thing) in self._seen or len(self._seen) >= _MOST_OBJECTS:
             return False
         self._seen.add(id(thing))
-        self._kept.append(thing)
+        self._objects_seen.append(thing)
         return True
 
     def _add(self, container: Any, key: Any, value: Any, depth: int) -> None:

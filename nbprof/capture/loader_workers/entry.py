@@ -1,4 +1,4 @@
-"""What a DataLoader starts in its worker processes while it is recorded."""
+"""The target of the worker processes of a DataLoader while it is recorded."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ class Entry:
         from nbprof.capture.loader_workers.folder import Folder
         from nbprof.capture.loader_workers.recorder import Recorder
 
-        given = inspect.signature(self._loop).bind(*args, **kwargs).arguments
+        arguments = inspect.signature(self._loop).bind(*args, **kwargs).arguments
         loader, began_ns = self._of_now()
-        worker = given.get("worker_id", -1)
+        worker = arguments.get("worker_id", -1)
         recorder = Recorder(Folder(self._folder), loader, worker, began_ns, self._samples)
-        recorder.start(given.get("index_queue"), given.get("data_queue"))
+        recorder.start(arguments.get("index_queue"), arguments.get("data_queue"))
         return recorder
 
 

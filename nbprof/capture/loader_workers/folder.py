@@ -1,4 +1,4 @@
-"""The folder through which a recording and the workers of its loaders speak.
+"""Reports of the workers of loaders to a recording, through a folder.
 
 The recording writes which of its windows is open; each worker replaces a file of its own with all
 it knows. Nothing blocks either side, and what a worker that was killed had written stays.

@@ -1,4 +1,4 @@
-"""How long items took: a histogram of bounded size, and the slowest ones."""
+"""Durations of items: a histogram of bounded size, and the slowest ones."""
 
 from __future__ import annotations
 

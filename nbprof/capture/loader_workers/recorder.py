@@ -22,7 +22,7 @@ MOST_BATCHES = 2_000
 """Batches of a worker whose interval is reported."""
 _SHARE = 0.004
 """Share of the worker's time that timing calls may take: of small items, only some batches are
-timed inside."""
+timed fetches."""
 _MOST_TENSORS = 1_000
 
 
@@ -197,7 +197,7 @@ class Recorder:
         data = sys.modules["torch.utils.data"]
         chain = self._chain = Chain(dataset, self.stages, (data.Dataset,))
         original = fetcher.fetch
-        inside = _Inside(fetcher, dataset, self.stages, self._items)
+        fetches = _Fetches(fetcher, dataset, self.stages, self._items)
 
         def fetch(indices: Any) -> Any:
             __tracebackhide__ = True
@@ -208,7 +208,9 @@ class Recorder:
             calls = self.stages.calls()
             if timed:
                 chain.install()
-                inside.install(self._number)
+                fetches.install(self._number)
+            else:
+                fetches.install_counter()
             start_ns, cpu = time.time_ns(), time.thread_time_ns()
             began = time.perf_counter_ns()
             try:
@@ -216,10 +218,9 @@ class Recorder:
             finally:
                 busy = time.perf_counter_ns() - began
                 cpu = time.thread_time_ns() - cpu
-                if timed:
-                    inside.remove()
-                    chain.remove()
-            self._made(indices, start_ns, (busy, cpu), inside.count if timed else None)
+                fetches.remove()
+                chain.remove()
+            self._count_batch(start_ns, (busy, cpu), fetches.count, timed=timed)
             if timed:
                 cost = (self.stages.calls() - calls + 4 * len(chain) + 10) * CALL_NS
                 self._skip = int(cost / max(_SHARE * busy, 1.0))
@@ -231,16 +232,13 @@ class Recorder:
         # Workers that stay have a new one in each iteration: only that is kept.
         self._unwatch = lambda: vars(fetcher).pop("fetch", None)
 
-    def _made(
-        self, indices: Any, start_ns: int, took: tuple[int, int], timed_items: int | None
+    def _count_batch(
+        self, start_ns: int, took: tuple[int, int], items: int, *, timed: bool
     ) -> None:
         """A batch was made."""
         busy, cpu = took
         totals = self._totals
-        items = timed_items
-        if items is None:
-            items = len(indices) if isinstance(indices, (list, tuple)) else 1
-        else:
+        if timed:
             totals.timed_items += items
             totals.timed_busy_ns += busy
         totals.items += items
@@ -281,7 +279,7 @@ class Recorder:
             self._folder.report(str(self._process), values)
 
 
-class _Inside:
+class _Fetches:
     """Times the items and the collation of a fetcher while it makes a batch."""
 
     def __init__(self, fetcher: Any, dataset: Any, stages: Stages, items: Items) -> None:
@@ -317,6 +315,21 @@ class _Inside:
         if self._collate is not None:
             self._fetcher.collate_fn = self._collate[1]
 
+    def install_counter(self) -> None:
+        """Only count the items of the next batch."""
+        fetcher, collate = self._fetcher, self._collate
+        if collate is None:
+            return
+
+        def counting(batch: Any) -> Any:
+            __tracebackhide__ = True
+            several = fetcher.auto_collation and isinstance(batch, (list, tuple))
+            self.count = len(batch) if several else 1
+            return collate[0](batch)
+
+        self.count = 0
+        fetcher.collate_fn = counting
+
     def remove(self) -> None:
         """Leave the fetcher as it was."""
         if self._source is not None:
@@ -345,8 +358,8 @@ class _Inside:
 class _TimedIterator:
     """In place of the iterator of an iterable dataset."""
 
-    def __init__(self, inside: _Inside, iterator: Any, stage: Any) -> None:
-        self._inside, self._iterator, self._stage = inside, iterator, stage
+    def __init__(self, fetches: _Fetches, iterator: Any, stage: Any) -> None:
+        self._fetches, self._iterator, self._stage = fetches, iterator, stage
         self._count = 0
 
     def __iter__(self) -> _TimedIterator:
@@ -355,18 +368,18 @@ class _TimedIterator:
     def __next__(self) -> Any:
         __tracebackhide__ = True
         label, self._count = self._count, self._count + 1
-        return self._inside.item(self._stage, next, (self._iterator,), label)
+        return self._fetches.item(self._stage, next, (self._iterator,), label)
 
 
 class _TimedDataset:
     """In place of a dataset with single items."""
 
-    def __init__(self, inside: _Inside, dataset: Any, stage: Any) -> None:
-        self._inside, self._dataset, self._stage = inside, dataset, stage
+    def __init__(self, fetches: _Fetches, dataset: Any, stage: Any) -> None:
+        self._fetches, self._dataset, self._stage = fetches, dataset, stage
 
     def __getitem__(self, index: Any) -> Any:
         __tracebackhide__ = True
-        return self._inside.item(self._stage, self._dataset.__getitem__, (index,), index)
+        return self._fetches.item(self._stage, self._dataset.__getitem__, (index,), index)
 
 
 class _TimedDatasetOfSeveral(_TimedDataset):
@@ -374,13 +387,13 @@ class _TimedDatasetOfSeveral(_TimedDataset):
 
     def __getitems__(self, indices: Any) -> Any:
         __tracebackhide__ = True
-        return self._inside.several(self._stage, self._dataset.__getitems__, indices)
+        return self._fetches.several(self._stage, self._dataset.__getitems__, indices)
 
 
-def _timed_dataset(inside: _Inside, dataset: Any, stage: Any) -> _TimedDataset:
+def _timed_dataset(fetches: _Fetches, dataset: Any, stage: Any) -> _TimedDataset:
     if getattr(dataset, "__getitems__", None):
-        return _TimedDatasetOfSeveral(inside, dataset, stage)
-    return _TimedDataset(inside, dataset, stage)
+        return _TimedDatasetOfSeveral(fetches, dataset, stage)
+    return _TimedDataset(fetches, dataset, stage)
 
 
 def _stage_of_collation(collate: Any) -> Any:
@@ -438,7 +451,7 @@ def _resident_bytes() -> int:
 
 
 def _delayed_ns() -> int:
-    """How long the main thread was ready to run without a core, by Linux; 0 where unknown."""
+    """Time in which the main thread could have run but had no core; 0 where unknown."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         path = Path(f"/proc/self/task/{os.getpid()}/schedstat")
         return int(path.read_text(encoding="ascii").split()[1])

@@ -36,7 +36,7 @@ Line = tuple[Stage, str, str, int]
 
 
 class Reporter:
-    """Watches the state of the recording from a thread of its own, from `start` to `stop`.
+    """Follows the state of the recording on a separate thread, from `start` to `stop`.
 
     Parameters
     ----------
@@ -130,11 +130,11 @@ class Reporter:
         if current is None:
             return
         frame = sys._current_frames().get(self._main)
-        place = _line_of(frame)
+        code_line = _line_of(frame)
         # It may have left the stage meanwhile.
-        if place is None or self._stages.current is not current:
+        if code_line is None or self._stages.current is not current:
             return
-        key = (current.stage, *place)
+        key = (current.stage, *code_line)
         if key in self._lines or len(self._lines) < _MOST_LINES:
             self._lines[key] = self._lines.get(key, 0) + 1
 

@@ -78,10 +78,10 @@ class Stages:
 
     def times(self, stage: Stage) -> Times | None:
         """The times of a stage; None if there are too many stages."""
-        found = self._by_stage.get(stage)
-        if found is None and len(self._by_stage) < MOST_STAGES:
-            found = self._by_stage[stage] = Times(stage)
-        return found
+        times = self._by_stage.get(stage)
+        if times is None and len(self._by_stage) < MOST_STAGES:
+            times = self._by_stage[stage] = Times(stage)
+        return times
 
     def clear(self) -> None:
         """Forget all calls so far."""
