@@ -12,6 +12,7 @@ from nbprof.core.sidecar import BATCHES_OF_KERAS, KERAS_STEPS
 from nbprof.core.units import duration_text, listed, plural
 
 if TYPE_CHECKING:
+    from nbprof.capture.loader_workers.watch import Missing
     from nbprof.capture.torch_passes import Pass
 
 WITHOUT_EFFECT = "option_without_effect"
@@ -443,6 +444,18 @@ def late_worker(address: object, when: str, reason: str) -> Note:
 
 
 # Workers of loaders
+
+
+def workers(missing: Missing) -> list[Note]:
+    """The notes on what a recording lacks of the workers of loaders."""
+    about = []
+    if missing.error is not None:
+        about.append(workers_not_recorded(missing.error))
+    if missing.unreached:
+        about.append(workers_not_reached(missing.unreached, missing.running))
+    if missing.killed:
+        about.append(workers_ended_early(missing.killed))
+    return about
 
 
 def workers_not_recorded(error: Exception) -> Note:

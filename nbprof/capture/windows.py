@@ -391,8 +391,8 @@ class Windows:
     def _worker_times(self) -> dict[str, Any]:
         """What happened in the workers of loaders, as the info stores it."""
         try:
-            workers, about = self.clock.waits.loaders.workers.taken()
-            self.notes += [note for note in about if note not in self.notes]
+            workers, missing = self.clock.waits.loaders.workers.taken()
+            self.notes += [note for note in notes.workers(missing) if note not in self.notes]
             return workers
         except Exception as error:
             self.notes.append(notes.workers_not_recorded(error))

@@ -13,7 +13,7 @@ from types import CodeType, FrameType
 
 from nbprof.capture.loader_workers.folder import Folder
 from nbprof.capture.loader_workers.stages import Stage, Stages
-from nbprof.capture.python_samples import FIRST_S, INTERVAL_S, LONGEST_S, SHARE
+from nbprof.core.sample_limits import FIRST_S, INTERVAL_S, LONGEST_S, SHARE
 
 REPORT_S = 1.0
 """Least time between reports."""

@@ -10,18 +10,35 @@ import time
 import weakref
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from nbprof.capture import notes
 from nbprof.capture.loader_workers import entry
 from nbprof.capture.loader_workers.folder import PAUSED, Folder
 from nbprof.capture.patches import Patches
 from nbprof.core import worker_times
-from nbprof.core.receipt import Note
 
 ANSWER_S = 0.5
 """Longest wait for the reports of workers that still run when a window ends."""
 _POLL_S = 0.005
+
+
+class Missing(NamedTuple):
+    """What a window lacks of its workers.
+
+    Attributes
+    ----------
+    error : OSError or None
+        Why no worker could report.
+    unreached, running : int
+        Workers that ran at the end without a report, of so many.
+    killed : int
+        Workers that ended without a last report.
+    """
+
+    error: OSError | None = None
+    unreached: int = 0
+    running: int = 0
+    killed: int = 0
 
 
 class WorkerWatch:
@@ -38,7 +55,7 @@ class WorkerWatch:
         self._entry: entry.Entry | None = None
         self._folder: Folder | None = None
         self._window = self._windows = 0
-        self._trouble: Note | None = None
+        self._error: OSError | None = None
         self._loaders: list[dict[str, Any]] = []
         self._number: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._iterators: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -49,7 +66,7 @@ class WorkerWatch:
     def hook(self, patches: Patches) -> None:
         """Let PyTorch start our loop of a worker, if it is imported by now."""
         module = sys.modules.get(entry.MODULE)
-        if self._entry is not None or self._trouble is not None or module is None:
+        if self._entry is not None or self._error is not None or module is None:
             return
         loop = vars(module).get(entry.LOOP)
         if loop is None:
@@ -59,7 +76,7 @@ class WorkerWatch:
             self._folder = Folder(path)
             self._folder.open(self._window)
         except OSError as error:
-            self._trouble = notes.workers_not_recorded(error)
+            self._error = error
             return
         # Late, and here, so that workers that are forked have it.
 
@@ -94,24 +111,20 @@ class WorkerWatch:
             elif iterator not in self._iterators:
                 self._earlier.add(iterator)
 
-    def taken(self) -> tuple[dict[str, Any], list[Note]]:
-        """The window ends: what its workers reported, as the info stores it, and notes on it."""
+    def taken(self) -> tuple[dict[str, Any], Missing]:
+        """The window ends: the reports of its workers as the info stores them, and what is missing."""
         window, self._window = self._window, PAUSED
-        about = [self._trouble] if self._trouble is not None else []
         if self._folder is None or not self._loaders:
-            return {}, about
+            return {}, Missing(self._error)
         self._open(PAUSED)
         running, earlier = _running(self._iterators), _running(self._earlier)
         reports = self._answers(window, running)
         unseen = len((running | earlier) - {report.get("process") for report in reports})
-        if unseen:
-            about.append(notes.workers_not_reached(unseen, len(running | earlier)))
         killed = 0
         for report in reports:
             killed += not report.get("complete") and report.get("process") not in running
-        if killed:
-            about.append(notes.workers_ended_early(killed))
-        return worker_times.merged(self._loaders, reports), about
+        missing = Missing(None, unseen, len(running | earlier), killed)
+        return worker_times.merged(self._loaders, reports), missing
 
     def _answers(self, window: int, running: set[int]) -> list[dict[str, Any]]:
         """The reports on a window, once workers that run have completed theirs, or soon."""
