@@ -112,7 +112,7 @@ class WorkerWatch:
                 self._earlier.add(iterator)
 
     def taken(self) -> tuple[dict[str, Any], Missing]:
-        """The window ends: the reports of its workers as the info stores them, and what is missing."""
+        """The window ends: the reports of its workers, packed for the info, and what is missing."""
         window, self._window = self._window, PAUSED
         if self._folder is None or not self._loaders:
             return {}, Missing(self._error)
