@@ -350,6 +350,8 @@ export interface Input {
   pipelines: Pipeline[];
   pipeline_table?: Table;
   call_table?: Table;
+  transforms?: Table;
+  workers?: Table;
   ops: Table;
   bottleneck: Uint8Array;
   noun?: string;

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, NamedTuple
 
+from nbprof.capture.loader_workers.watch import WorkerWatch
 from nbprof.capture.patches import Patches
 from nbprof.core.loader_uses import (
     DATA_LOADER,
@@ -76,12 +77,15 @@ class Loaders:
         self._sums: dict[LoaderUse, _Sums] = {}
         self._hooked: set[tuple[int, str]] = set()
         self._of_steps = _Iteration(LoaderUse(ITERABLE))
+        self.workers = WorkerWatch()
+        """What happens in their worker processes."""
         self.counting = False
         """True from the begin of a window until its loaders are taken."""
 
     def begin(self) -> None:
         """A window begins."""
         self._sums, self.counting = {}, True
+        self.workers.begin()
         for iteration in [self._of_steps, *self._iterations.values()]:
             iteration.last = None
 
@@ -93,6 +97,7 @@ class Loaders:
 
     def hook(self, patches: Patches) -> None:
         """Watch PyTorch's loaders, if they are imported by now."""
+        self.workers.hook(patches)
         owner = getattr(sys.modules.get(_MODULE), "_BaseDataLoaderIter", None)
         for name in ("__init__", "_reset"):
             if owner is not None and name in vars(owner) and (id(owner), name) not in self._hooked:
@@ -108,6 +113,8 @@ class Loaders:
             # A new iterator with workers is reset once while it is made.
             if not (args and args[0] is True) and kwargs.get("first_iter") is not True:
                 self.iterates(iterator, lambda: _of_data_loader(loader))
+                with contextlib.suppress(Exception):
+                    self.workers.iterates(loader, iterator)
             return original(iterator, loader, *args, **kwargs)
 
         patches.replace(owner, name, starts)

@@ -12,6 +12,7 @@ from nbprof.core.sidecar import BATCHES_OF_KERAS, KERAS_STEPS
 from nbprof.core.units import duration_text, listed, plural
 
 if TYPE_CHECKING:
+    from nbprof.capture.loader_workers.watch import Missing
     from nbprof.capture.torch_passes import Pass
 
 WITHOUT_EFFECT = "option_without_effect"
@@ -450,3 +451,48 @@ def stopped_early(after_s: float, seconds: float) -> Note:
 def late_worker(address: object, when: str, reason: str) -> Note:
     """A worker that was recorded on a later attempt."""
     return info("late_worker", f"{address} was recorded {when}: {reason}")
+
+
+# Workers of loaders
+
+
+def workers(missing: Missing) -> list[Note]:
+    """The notes on what a recording lacks of the workers of loaders."""
+    about = []
+    if missing.error is not None:
+        about.append(workers_not_recorded(missing.error))
+    if missing.unreached:
+        about.append(workers_not_reached(missing.unreached, missing.running))
+    if missing.killed:
+        about.append(workers_ended_early(missing.killed))
+    return about
+
+
+def workers_not_recorded(error: Exception) -> Note:
+    """Workers could not report, or their reports not be read."""
+    remedy = ""
+    if isinstance(error, OSError):
+        remedy = "; set TMPDIR to a folder that can be written to"
+    return info(
+        "workers_not_recorded",
+        f"what happens in the workers of DataLoaders was not recorded: {cause(error)}{remedy}",
+    )
+
+
+def workers_not_reached(count: int, running: int) -> Note:
+    """Workers that started before the recording, or do not answer."""
+    return info(
+        "workers_not_reached",
+        f"{plural(count, 'worker')} of {running:,} that ran at the end sent no report: the workers"
+        " started before the recording, had just started, or could not run Python when it ended."
+        " To record workers from their start, make the DataLoader in the recorded cell.",
+    )
+
+
+def workers_ended_early(count: int) -> Note:
+    """Workers that were killed."""
+    return info(
+        "workers_ended_early",
+        f"{plural(count, 'worker')} ended without a last report, as a process that is killed does:"
+        " the figures of that lack up to its last second",
+    )

@@ -19,18 +19,20 @@ from typing import TYPE_CHECKING, Any
 from nbprof.capture import notes
 from nbprof.core.cells import stem
 from nbprof.core.receipt import Note
-from nbprof.core.sample_limits import MOST_NODES, MOST_ROWS, MOST_SAMPLES, SWITCH_S
+from nbprof.core.sample_limits import (
+    FIRST_S,
+    INTERVAL_S,
+    LONGEST_S,
+    MOST_NODES,
+    MOST_ROWS,
+    MOST_SAMPLES,
+    SHARE,
+    SWITCH_S,
+)
 
 if TYPE_CHECKING:
     from nbprof.core.python_samples import PythonSamples
 
-INTERVAL_S = 0.01
-LONGEST_S = 0.1
-"""Least and most time between samples."""
-SHARE, FIRST_S = 0.003, 0.004
-"""Share of a core that the sampling thread may use, and CPU seconds that it may use before: short
-cells get their samples from these.
-"""
 _MAX_DEPTH = 500
 _MAX_THREADS = 5_000
 _MAX_STACKS = 5_000

@@ -216,6 +216,7 @@ class Windows:
                 self._enough = Enough(self.options.warmup, trains=self._trains)
                 self.clock.recorded_step = self._stepped
             self._contention = Contention()
+            self.clock.waits.loaders.workers.samples = self.options.sampling
             self.clock.waits.loaders.begin()
             self._reserve = Reserve()
             if lines is not None:
@@ -362,6 +363,7 @@ class Windows:
                 self.loops.stop()
             lines, sampler = self._line_times(), self._end_sampling()
             contention = self._contention.measured() if self._contention is not None else {}
+            workers = self._worker_times()
             self._release()
             try:
                 self.folder.secure()
@@ -370,7 +372,7 @@ class Windows:
                 info = self._describe(
                     self.backend, ended, contention, lines, self._samples(sampler)
                 )
-                self._settle(self.folder, replace(info, loops=self._packed(loops)))
+                self._settle(self.folder, replace(info, loops=self._packed(loops), workers=workers))
             except Exception as error:
                 self._fail(error)
             self.clock.times.window_ends()
@@ -388,6 +390,16 @@ class Windows:
         if self._late_end_note and self.recording:
             self.notes.append(self._late_end_note)
         self.end()
+
+    def _worker_times(self) -> dict[str, Any]:
+        """What happened in the workers of loaders, as the info stores it."""
+        try:
+            workers, missing = self.clock.waits.loaders.workers.taken()
+            self.notes += [note for note in notes.workers(missing) if note not in self.notes]
+            return workers
+        except Exception as error:
+            self.notes.append(notes.workers_not_recorded(error))
+            return {}
 
     def _release(self) -> None:
         reserve, self._reserve = self._reserve, None

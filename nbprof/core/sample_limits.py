@@ -8,3 +8,10 @@ MOST_NODES = 50_000
 """Different calls in different callers."""
 MOST_TEXT = 300
 """Length of the name of a file or function."""
+INTERVAL_S = 0.01
+LONGEST_S = 0.1
+"""Least and most time between samples."""
+SHARE, FIRST_S = 0.003, 0.004
+"""Share of a core that the sampling thread may use, and CPU seconds that it may use before: short
+cells get their samples from these.
+"""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from nbprof.schema.columns import Col, count, ms, percent, text, us
+from nbprof.schema.columns import Col, count, ms, percent, size, text, us
 
 _HOST = text("host", "Host", "Machine that recorded the row.")
+
+_LOADER = text("loader", "Loader", "Class of the dataset that the loader reads.")
 
 SCHEMA: dict[str, list[Col]] = {
     "input_pipeline.frame": [
@@ -47,6 +49,64 @@ SCHEMA: dict[str, list[Col]] = {
         ),
         us("us_per_step", "µs / step", "The same, divided by the number of steps."),
         percent("percent", "%", "Share of the time of all kinds."),
+    ],
+    "input_pipeline.workers": [
+        _LOADER,
+        count("worker", "Worker", "Number of the worker in its loader, from 0."),
+        count("items", "Items", "Items that it made while the recording ran."),
+        count("batches", "Batches", "Batches that it made."),
+        ms("busy_ms", "Busy ms", "Time in which it made batches: items and collation."),
+        percent("busy_percent", "Busy %", "Busy time, as a share of busy and waiting time."),
+        ms("batch_ms", "Batch ms", "Busy time per batch."),
+        ms(
+            "waiting_ms",
+            "Waiting ms",
+            "Time in which the loader asked it for nothing, as all batches that it prefetches were"
+            " ready or asked of others.",
+        ),
+        ms(
+            "delayed_ms",
+            "No core ms",
+            "Time in which its main thread could have run but had no core; 0 where the system does"
+            " not count it.",
+        ),
+        count("restarts", "Restarts", "Processes started for it after the first one."),
+        ms(
+            "start_ms",
+            "Start ms",
+            "From when the loader began to start its workers until this one was ready: mean of its"
+            " processes.",
+        ),
+        ms("pickle_ms", "Pickle ms", "CPU time in which it pickled batches."),
+        size("pickled_bytes", "Pickled", "Bytes that it sent through the queue of the loader."),
+        size("shared_bytes", "Shared", "Bytes of tensors that it handed over in shared memory."),
+        size(
+            "memory_bytes",
+            "Memory",
+            "Largest resident memory seen, pages that it shares with other processes included.",
+            "Int64",
+        ),
+    ],
+    "input_pipeline.transforms": [
+        _LOADER,
+        text("kind", "Kind", "dataset, transform or collate."),
+        text("stage", "Stage", "Class or function that takes part in making an item.", "code"),
+        text("where", "Where", "File and line at which its code begins.", "code"),
+        count("calls", "Calls", "Calls that were timed, in all workers."),
+        ms(
+            "per_item_ms",
+            "ms / item",
+            "Time in it per item, without that of the other stages that it calls.",
+            3,
+        ),
+        percent("percent", "% of work", "Share of the time in which the workers made batches."),
+        ms("longest_ms", "Longest ms", "Longest call, with the stages that it calls."),
+        text(
+            "inside",
+            "Inside",
+            "Line with at least half of the samples of the stage, and its share; else empty.",
+            "code",
+        ),
     ],
     "tf_data.pipelines": [
         _HOST,

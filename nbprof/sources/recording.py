@@ -151,6 +151,9 @@ class CaptureInfo:
     loaders : dict
         What the program asked for its batches, as `nbprof.core.loader_uses` packs it; empty where
         it asked no loader that is known.
+    workers : dict
+        What happened in the workers of its loaders, as `nbprof.core.worker_times` packs it; empty
+        where none reported.
     settings : dict
         Settings of the frameworks that advice names, as `nbprof.capture.settings` reads them.
     by : str
@@ -200,6 +203,7 @@ class CaptureInfo:
     by: str = ""
     settings: dict[str, str] = field(default_factory=dict)
     loaders: dict[str, Any] = field(default_factory=dict)
+    workers: dict[str, Any] = field(default_factory=dict)
     step_times: dict[str, Any] = field(default_factory=dict)
     cell_s: float = 0.0
     ended_before: bool = False

@@ -179,6 +179,42 @@ function hostSide(input: Input, context: ViewContext): HTMLElement {
   return h("section.of-run", heading("Host side", scope, runTag()), plainTable(heads, rows), ...missing);
 }
 
+/** The workers of loaders: what an item takes its time in, and how busy they were. */
+function workers(el: HTMLElement, context: ViewContext): void {
+  const { transforms, workers: each } = context.payload.input;
+  const draw = (all: Table, title: string, scope: string, columns: Parameters<typeof table>[1]["columns"]): void => {
+    const box = h("div");
+    el.append(h("section.of-run", heading(title, scope, runTag()), box));
+    const rows = table(box, { table: all, label: title, signal: context.signal, columns });
+    rows.setRows(Array.from({ length: all.rows }, (_, row) => row));
+  };
+  if (transforms)
+    draw(transforms, "Items of the DataLoader", "time in its workers, without that of the stages that a stage calls", [
+      { key: "loader", narrow: true },
+      { key: "stage", grow: true, width: 110 },
+      { key: "where", narrow: true },
+      "per_item_ms",
+      "percent",
+      { key: "calls", narrow: true },
+      { key: "longest_ms", narrow: true },
+      { key: "inside", narrow: true },
+    ]);
+  if (each)
+    draw(each, "Workers of the DataLoader", "busy = making batches; otherwise the loader asks for nothing, as it keeps up", [
+      { key: "loader", grow: true, width: 90 },
+      "worker",
+      "batches",
+      "batch_ms",
+      "busy_percent",
+      { key: "delayed_ms", narrow: true },
+      { key: "restarts", narrow: true },
+      { key: "start_ms", narrow: true },
+      { key: "pickled_bytes", narrow: true },
+      { key: "shared_bytes", narrow: true },
+      { key: "memory_bytes", narrow: true },
+    ]);
+}
+
 /** Rows of a table of pipelines, or of their calls, that are of one pipeline. */
 export function rowsOf(table: Table, { host, name }: Pick<Pipeline, "host" | "name">): number[] {
   const { data, rows } = table;
@@ -448,6 +484,7 @@ export const render: View = (el, context, hint) => {
   }
   if (input.categories.length > 0) el.append(hostSide(input, context));
   graph(el, context);
+  workers(el, context);
   if (!input.ops.rows) return;
   const follow = inputOps(el, context);
   if (hint) follow(hint);

@@ -168,16 +168,19 @@ def more_workers_for(
     machine: Machine,
     of_worker: float = 1.0,
     idle: float = 0.0,
+    keep_up: int | None = None,
 ) -> tuple[int, float]:
     """The same for a loader that has workers: as much faster as cores are free, but no faster than
     without the wait. `idle` of the cores in use do nothing: threads of ops that have ended spin for
-    a while.
+    a while. `keep_up` is the number of workers that would keep up, if that was measured.
     """
     fastest, used = step, max(machine.own_cores - idle, 0.0)
     if machine.available:
         fastest = step * min(used / machine.available, 1.0)
     fastest = max(step - wait, fastest)
     needed = ceil(workers * step / fastest) if fastest else workers
+    if keep_up is not None and keep_up > workers:
+        needed = keep_up
     max_workers = workers + int((machine.available - used + _ALMOST) / of_worker)
     needed = min(needed, max_workers)
     return needed, max(fastest, step * workers / max(needed, 1))
@@ -189,6 +192,7 @@ def fitted(
     loaders: Iterable[LoaderUse],
     times: Times,
     unit: Unit = MARKED,
+    keep_up: int | None = None,
 ) -> pd.DataFrame:
     """The findings, with numbers and gains that the machine has the cores for, and cheaper items if
     it has none.
@@ -205,10 +209,12 @@ def fitted(
         Of an average step.
     unit : Unit
         The unit that the figures are given per.
+    keep_up : int, optional
+        How many workers would keep up with the steps, by the measured time of a batch in a worker.
     """
     if not len(findings) or times.step <= 0:
         return findings
-    uses, step = list(loaders), Step(times, Machine.of(measured), unit)
+    uses, step = list(loaders), Step(times, Machine.of(measured), unit, keep_up)
     rows = []
     for values in findings.itertuples(index=False, name=None):
         row = _fit(dict(zip(map(str, findings.columns), values, strict=True)), uses, step)
@@ -235,11 +241,14 @@ class Times:
 
 
 class Step(NamedTuple):
-    """An average step on its machine, if that is known, and the unit of the figures."""
+    """An average step on its machine, if that is known, the unit of the figures, and how many
+    workers would keep up with it, if that was measured.
+    """
 
     times: Times
     machine: Machine | None
     unit: Unit
+    keep_up: int | None = None
 
     @property
     def least_gain_ms(self) -> float:
@@ -330,7 +339,7 @@ def _in_process(
     row: dict[str, Any], loader: LoaderUse | None, loader_in_code: LoaderUse | None, step: Step
 ) -> dict[str, Any]:
     """A finding on batches that the training process loads; `loader` is the one waited for."""
-    times, machine, unit = step
+    times, machine, unit = step.times, step.machine, step.unit
     if machine is None:
         # One worker hides the shorter of the two; whether there are cores for more is unknown.
         return {**row, "gain_is": UP_TO}
@@ -368,13 +377,13 @@ def _in_process(
 
 def _with_workers(row: dict[str, Any], loader: LoaderUse | None, step: Step) -> dict[str, Any]:
     """A finding on a loader whose workers cannot keep up."""
-    times, machine, unit = step
+    times, machine, unit = step.times, step.machine, step.unit
     if machine is None:
         return {**row, "gain_is": UP_TO}
     workers = loader.workers if loader is not None else None
     of_worker, idle = _cores_of_worker(times, machine, loader), _idle_cores(times, loader)
     needed, step_ms = more_workers_for(
-        times.step, times.wait, workers or 1, machine, of_worker, idle
+        times.step, times.wait, workers or 1, machine, of_worker, idle, step.keep_up
     )
     gain = min(times.step - step_ms, float(row["gain_ms_per_step"]))
     if gain < step.least_gain_ms or (workers is not None and needed <= workers):
@@ -432,7 +441,7 @@ def _concurrent(
     """A finding that lets a pipeline run during the steps, or more of it at a time: all of its work
     remains, on the available cores.
     """
-    times, _, unit = step
+    times, unit = step.times, step.unit
     load = Load.of(times.step, times.wait, machine, loader)
     shortest = times.step
     if machine.available:

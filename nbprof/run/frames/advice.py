@@ -19,7 +19,7 @@ from nbprof.analysis.advice import versions as advice_versions
 from nbprof.analysis.input import input_pipeline
 from nbprof.analysis.memory import growth
 from nbprof.analysis.ops import torch_runtime
-from nbprof.analysis.steps import periodic
+from nbprof.analysis.steps import periodic, steps
 from nbprof.analysis.verdict import Breakdown, is_unrecorded
 from nbprof.core.guard import guarded
 from nbprof.core.units import join_some
@@ -33,6 +33,7 @@ from nbprof.run.frames.tf_data import TfDataFrames
 
 if TYPE_CHECKING:
     from nbprof.analysis.advice import cores as advice_cores
+    from nbprof.analysis.advice import workers as advice_workers
     from nbprof.analysis.result_waits import ResultWaits
     from nbprof.analysis.steps.over_run import Slow, Slowing
     from nbprof.core.step_times import StepTimes
@@ -332,6 +333,7 @@ class AdviceFrames(OverviewFrames, HostFrames):
         from nbprof.analysis.advice import cores as advice_cores
         from nbprof.analysis.advice import probed as advice_probed
         from nbprof.analysis.advice import stated as advice_stated
+        from nbprof.analysis.advice import workers as advice_workers
 
         unit = self.activity.unit
         cores = capture.contention.get("cores", 0.0)
@@ -340,14 +342,32 @@ class AdviceFrames(OverviewFrames, HostFrames):
             from nbprof.analysis.advice import keras_code
 
             findings = keras_code.in_keras(findings)
+        times, workers = self._input_times, self._workers
         findings = advice_cores.fitted(
-            findings, capture.contention, self.loaders, self._input_times, unit
+            findings,
+            capture.contention,
+            self.loaders,
+            times,
+            unit,
+            advice_workers.keep_up(workers, times),
         )
+        findings = advice_workers.explained(findings, workers, times, unit)
         # Measured gains replace predicted ones.
         step_ms = self.overview_of_files["step_time_ms"]
         return advice_probed.measured(
             findings, capture.probe, step_ms, advice.WORTH_PERCENT, unit, self.bare_parts
         )
+
+    @property
+    def _workers(self) -> advice_workers.Workers:
+        """The workers of loaders, and the steps that they worked for."""
+        from nbprof.analysis.advice import workers as advice_workers
+
+        counted = steps.counted(self.steps)
+        batches = 1.0
+        if "batches" in counted and len(counted):
+            batches = float(counted["batches"].mean())
+        return advice_workers.Workers(self.worker_times, self.cells, batches, len(counted))
 
     def _with_error(self, findings: pd.DataFrame, error: str) -> pd.DataFrame:
         """The findings with those on the error that ended the cell."""

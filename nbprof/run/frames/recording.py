@@ -23,6 +23,7 @@ from nbprof.run.source import Dialect, RunSource
 
 if TYPE_CHECKING:
     from nbprof.core.loader_uses import LoaderUse
+    from nbprof.core.worker_times import WorkerTimes
     from nbprof.dialects.gpu.captures import Capture
     from nbprof.sources.recording import CaptureInfo
 
@@ -144,6 +145,27 @@ class Recording(Frames):
         from nbprof.core import loader_uses
 
         return loader_uses.unpacked(self.capture.loaders)
+
+    @cached
+    def worker_times(self) -> WorkerTimes:
+        """What happened in the workers of loaders, as the recording states it."""
+        from nbprof.core import worker_times
+
+        return worker_times.unpacked(self.capture.workers if self.capture is not None else None)
+
+    @cached
+    def input_workers(self) -> pd.DataFrame:
+        """One row per worker of a loader."""
+        from nbprof.analysis.input import workers
+
+        return workers.workers(self.worker_times)
+
+    @cached
+    def input_transforms(self) -> pd.DataFrame:
+        """One row per stage of the items that workers made."""
+        from nbprof.analysis.input import workers
+
+        return workers.transforms(self.worker_times, self.cells)
 
     @property
     def cells(self) -> dict[str, int]:

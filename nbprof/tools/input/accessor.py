@@ -69,6 +69,29 @@ class InputPipeline(Framed):
         summary = dict(self._profile.run.input_summary)
         return {**summary, "breakdown": summary["breakdown"].copy()}
 
+    @property
+    def workers(self) -> pd.DataFrame:
+        """One row per worker process of a DataLoader that was iterated over while nbprof recorded.
+
+        `busy_ms` in which it made `batches` of `items`, `waiting_ms` in which the loader asked for
+        none (with all workers busy, the steps wait for them; with much waiting, the loader keeps
+        up), `delayed_ms` without a core, `restarts`, `start_ms`, `pickle_ms` with `pickled_bytes`
+        and `shared_bytes`, `memory_bytes`. Empty for other loaders, and if no worker started during
+        the recording.
+        """
+        return self._profile.run.input_workers.copy()
+
+    @property
+    def transforms(self) -> pd.DataFrame:
+        """One row per stage of a loader's items, by loader, most time first.
+
+        A stage is the dataset, each transform that is found in its attributes (the parts of a
+        `Compose` each on its own) and the collation. `per_item_ms` and `percent` leave out the
+        stages that a stage calls; `where` is the file and line of its code, `inside` the line in
+        which most of its samples were.
+        """
+        return self._profile.run.input_transforms.copy()
+
 
 class TfData(View):
     """tf.data bottleneck analysis: which iterator of which pipeline limits the input.

@@ -93,6 +93,10 @@ class Input(Tab):
     """One row per pipeline, where there are several."""
     call_table: Table | None = None
     """The longest calls of each pipeline, by pipeline and rank."""
+    transforms: Table | None = None
+    """One row per stage of the items of loaders with workers, where these were recorded."""
+    workers: Table | None = None
+    """One row per worker."""
     ops: Table
     bottleneck: npt.NDArray[np.uint8]
     """By row of `ops`: 1 for the bottleneck of a pipeline."""

@@ -14,6 +14,7 @@ from nbprof.activity.activity import SERVING
 from nbprof.activity.unit import MARKED, Unit
 from nbprof.analysis.input import input_pipeline
 from nbprof.display import wording
+from nbprof.schema import frames
 from nbprof.tools.common import (
     by_keras,
     by_tensorflow,
@@ -92,6 +93,8 @@ def payload(run: Run) -> Input:
         pipelines=pipelines(run),
         pipeline_table=_pipeline_table(run),
         call_table=_call_table(run),
+        transforms=_of_workers(run.input_transforms, "input_pipeline.transforms"),
+        workers=_of_workers(run.input_workers, "input_pipeline.workers"),
         ops=hidden(listed, *longest(ops, run.longest_calls, ("host", "input"))),
         bottleneck=_bottleneck(run),
         noun="op" if torch else "iterator",
@@ -359,6 +362,13 @@ def _excused(pipeline: Pipeline, reason: str) -> Pipeline:
     """A pipeline that nobody waits for: no iterator is a bottleneck, and nothing needs a change."""
     nodes = [replace(node, bottleneck=False) for node in pipeline.nodes]
     return replace(pipeline, advice=reason, fix=[], nodes=nodes)
+
+
+def _of_workers(rows: pd.DataFrame, name: str) -> Table | None:
+    """A table on the workers of loaders; None without rows."""
+    if rows.empty:
+        return None
+    return table(rows, name, [column.name for column in frames.SCHEMA[name]])
 
 
 def _pipeline_table(run: Run) -> Table | None:

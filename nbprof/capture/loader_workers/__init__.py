@@ -1,0 +1,1 @@
+"""Recording of the worker processes of loaders, from inside them."""

@@ -1,0 +1,82 @@
+"""The target of the worker processes of a DataLoader while it is recorded."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+MODULE = "torch.utils.data._utils.worker"
+LOOP = "_worker_loop"
+
+
+class Entry:
+    """In place of PyTorch's loop of a worker, which it runs.
+
+    Parameters
+    ----------
+    loop : callable
+        PyTorch's own.
+    folder : Path
+        Where workers report.
+    samples : bool
+        Whether to sample their stacks.
+    loader, began_ns : int
+        The loader that starts workers now, and since when, in ns since 1970.
+    """
+
+    def __init__(
+        self, loop: Any, folder: Path, samples: bool, loader: int = 0, began_ns: int = 0
+    ) -> None:
+        self._loop = loop
+        self._folder = folder
+        self._samples = samples
+        # Threads may start the workers of several loaders at a time.
+        self._now = threading.local()
+        self._now.loader, self._now.began_ns = loader, began_ns
+
+    def starts(self, loader: int) -> None:
+        """The loader with this number starts its workers, on this thread."""
+        self._now.loader, self._now.began_ns = loader, time.time_ns()
+
+    def _of_now(self) -> tuple[int, int]:
+        return getattr(self._now, "loader", 0), getattr(self._now, "began_ns", time.time_ns())
+
+    def __reduce__(self) -> Any:
+        return _in_worker, (str(self._folder), self._samples, *self._of_now())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Record this process while PyTorch's loop runs in it."""
+        __tracebackhide__ = True
+        recorder = None
+        with contextlib.suppress(Exception):
+            recorder = self._record(args, kwargs)
+        try:
+            return self._loop(*args, **kwargs)
+        finally:
+            if recorder is not None:
+                with contextlib.suppress(Exception):
+                    recorder.end()
+
+    def _record(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        from nbprof.capture.loader_workers.folder import Folder
+        from nbprof.capture.loader_workers.recorder import Recorder
+
+        arguments = inspect.signature(self._loop).bind(*args, **kwargs).arguments
+        loader, began_ns = self._of_now()
+        worker = arguments.get("worker_id", -1)
+        recorder = Recorder(Folder(self._folder), loader, worker, began_ns, self._samples)
+        recorder.start(arguments.get("index_queue"), arguments.get("data_queue"))
+        return recorder
+
+
+def _in_worker(folder: str, samples: bool, loader: int, began_ns: int) -> Entry:
+    """The same in a process that did not inherit it."""
+    import importlib
+
+    importlib.import_module(MODULE)
+    return Entry(getattr(sys.modules[MODULE], LOOP), Path(folder), samples, loader, began_ns)

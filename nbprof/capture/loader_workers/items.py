@@ -1,0 +1,49 @@
+"""Durations of items: a histogram of bounded size, and the slowest ones."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+from nbprof.core.worker_times import bucket_of
+
+MOST_SLOW = 40
+
+
+class Items:
+    """Durations of items."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all items."""
+        self._histogram: dict[int, int] = {}
+        self._slow: list[tuple[int, int, str, int]] = []
+        self._count = 0
+
+    def add(self, label: object, took_ns: int, batch: int) -> None:
+        """An item took so long; `label` is its index, `batch` the number of its batch."""
+        self._count += 1
+        bucket = bucket_of(took_ns)
+        self._histogram[bucket] = self._histogram.get(bucket, 0) + 1
+        slow = self._slow
+        if len(slow) < MOST_SLOW:
+            heapq.heappush(slow, (took_ns, self._count, _text(label), batch))
+        elif took_ns > slow[0][0]:
+            heapq.heapreplace(slow, (took_ns, self._count, _text(label), batch))
+
+    def values(self) -> dict[str, Any]:
+        """As plain values for JSON."""
+        slow = [
+            {"item": label, "ns": took, "batch": batch}
+            for took, _, label, batch in sorted(self._slow, reverse=True)
+        ]
+        return {"histogram": dict(self._histogram), "slow": slow}
+
+
+def _text(label: object) -> str:
+    """The index of an item; nothing of other types, whose text may be long or be code of theirs."""
+    if isinstance(label, (int, str, float)):
+        return str(label)[:60]
+    return type(label).__name__[:60]

@@ -1,0 +1,286 @@
+"""Times of the worker processes of loaders, as a recording stores them.
+
+Durations are in ns, of the wall clock unless they say otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+VERSION = 1
+MOST_WORKERS, MOST_ROWS, MOST_SLOW, MOST_BATCHES = 2_000, 2_000, 100, 20_000
+_LONGEST = 500
+_STEPS = 8
+"""Buckets of a histogram per power of two: a duration is known to within 7 %."""
+
+
+class WorkerTotals(NamedTuple):
+    """One worker of a loader: all its processes together.
+
+    Attributes
+    ----------
+    loader, worker : int
+        Index of the loader, and the number of the worker in it.
+    processes : int
+        How many processes were started for it, one after another.
+    items, batches : int
+        What it made.
+    busy_ns, cpu_ns, delayed_ns : int
+        Time in which it made batches, CPU time of its main thread meanwhile, and time in which it
+        was ready to run without a core.
+    waiting_ns : int
+        Time in which the loader asked it for nothing.
+    timed_items, timed_busy_ns : int
+        Items of the batches in which every call was timed, and the time of these batches.
+    pickle_ns, pickled_bytes, shared_bytes : int
+        CPU time in pickling batches, bytes that went through the queue, and those of tensors in
+        shared memory.
+    memory_bytes : int
+        Largest resident memory seen, shared pages included; 0 where unknown.
+    start_ns : int
+        From when the loader began to start its workers until its processes were ready; sum over the
+        processes.
+    """
+
+    loader: int
+    worker: int
+    processes: int
+    items: int
+    batches: int
+    busy_ns: int
+    cpu_ns: int
+    delayed_ns: int
+    waiting_ns: int
+    timed_items: int
+    timed_busy_ns: int
+    pickle_ns: int
+    pickled_bytes: int
+    shared_bytes: int
+    memory_bytes: int
+    start_ns: int
+
+
+_SUMS = tuple(
+    name
+    for name in WorkerTotals._fields
+    if name not in ("loader", "worker", "processes", "memory_bytes")
+)
+
+
+class StageTotals(NamedTuple):
+    """A stage of a loader's items, all workers together: see
+    `nbprof.capture.loader_workers.stages.Stage`.
+    """
+
+    loader: int
+    kind: str
+    name: str
+    module: str
+    file: str
+    line: int
+    calls: int
+    total_ns: int
+    self_ns: int
+    longest_ns: int
+
+
+class StageLine(NamedTuple):
+    """Samples of a line of the person's code in a stage, by index in `stages`."""
+
+    stage: int
+    function: str
+    file: str
+    line: int
+    samples: int
+
+
+class SlowItem(NamedTuple):
+    """One of the slowest items of a loader."""
+
+    loader: int
+    worker: int
+    item: str
+    ns: int
+    batch: int
+
+
+class BatchTime(NamedTuple):
+    """A batch: its number in the iteration (-1 if unknown), when its worker began it, in ns since
+    1970, how long that took, and its items.
+    """
+
+    loader: int
+    worker: int
+    batch: int
+    start_ns: int
+    busy_ns: int
+    items: int
+
+
+class WorkerLoader(NamedTuple):
+    """A loader with workers, and the histogram of the durations of its items by bucket of
+    `bucket_of`.
+    """
+
+    dataset: str
+    workers: int
+    prefetch: int
+    histogram: dict[int, int]
+
+
+@dataclass(frozen=True)
+class WorkerTimes:
+    """All of it."""
+
+    loaders: tuple[WorkerLoader, ...] = ()
+    workers: tuple[WorkerTotals, ...] = ()
+    stages: tuple[StageTotals, ...] = ()
+    lines: tuple[StageLine, ...] = ()
+    slow: tuple[SlowItem, ...] = ()
+    batches: tuple[BatchTime, ...] = ()
+
+
+def merged(
+    loaders: Iterable[Mapping[str, Any]], reports: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """As plain values for JSON: the reports of all worker processes, by loader, worker and stage.
+
+    Reports that are damaged are left out. Empty without reports.
+    """
+    rows: dict[str, list[Any]] = {
+        "loaders": [[each["dataset"], each["workers"], each["prefetch"], {}] for each in loaders]
+    }
+    workers: dict[tuple[int, int], dict[str, int]] = {}
+    stages: dict[tuple[Any, ...], list[int]] = {}
+    lines: dict[tuple[Any, ...], int] = {}
+    slow: list[list[Any]] = []
+    batches: list[list[Any]] = []
+    for report in reports:
+        try:
+            loader, worker = report["loader"], report["worker"]
+            histogram = rows["loaders"][loader][3]
+            _add_worker(workers.setdefault((loader, worker), {}), report)
+            for stage in report["stages"]:
+                key = (loader, *(stage[name] for name in StageTotals._fields[1:6]))
+                sums = stages.setdefault(key, [0, 0, 0, 0])
+                for index, name in enumerate(("calls", "total_ns", "self_ns")):
+                    sums[index] += stage[name]
+                sums[3] = max(sums[3], stage["longest_ns"])
+            for *stage, function, file, line, count in report["lines"]:
+                key = ((loader, *stage), function, file, line)
+                lines[key] = lines.get(key, 0) + count
+            for bucket, count in report["histogram"].items():
+                histogram[bucket] = histogram.get(bucket, 0) + count
+            for each in report["slow"]:
+                slow.append([loader, worker, each["item"], each["ns"], each["batch"]])
+            batches += [[loader, worker, *times] for times in report["batch_times"]]
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+            continue
+    if not workers:
+        return {}
+    number = {key: index for index, key in enumerate(stages)}
+    slow.sort(key=lambda row: -row[3])
+    batches.sort(key=lambda row: row[3])
+    in_stages = [
+        [number[stage], function, file, line, count]
+        for (stage, function, file, line), count in lines.items()
+        if stage in number
+    ]
+    in_stages.sort(key=lambda row: -row[4])
+    return {
+        "version": VERSION,
+        **rows,
+        "workers": [
+            [loader, worker, *(sums[name] for name in WorkerTotals._fields[2:])]
+            for (loader, worker), sums in sorted(workers.items())
+        ],
+        "stages": [[*key, *sums] for key, sums in stages.items()],
+        "lines": in_stages[:MOST_ROWS],
+        "slow": slow[:MOST_SLOW],
+        "batches": batches[:MOST_BATCHES],
+    }
+
+
+def _add_worker(sums: dict[str, int], report: Mapping[str, Any]) -> None:
+    values = {name: int(report[name]) for name in (*_SUMS, "memory_bytes")}
+    for name in _SUMS:
+        sums[name] = sums.get(name, 0) + values[name]
+    sums["memory_bytes"] = max(sums.get("memory_bytes", 0), values["memory_bytes"])
+    sums["processes"] = sums.get("processes", 0) + 1
+
+
+def unpacked(values: object) -> WorkerTimes:
+    """The times that `merged` packed; empty for another version or damaged values."""
+    if not isinstance(values, dict) or values.get("version") != VERSION:
+        return WorkerTimes()
+    try:
+        times = WorkerTimes(
+            tuple(_loader(row) for row in values["loaders"][:MOST_ROWS]),
+            tuple(WorkerTotals(*row) for row in values["workers"][:MOST_WORKERS]),
+            tuple(StageTotals(*row) for row in values["stages"][:MOST_ROWS]),
+            tuple(StageLine(*row) for row in values["lines"][:MOST_ROWS]),
+            tuple(SlowItem(*row) for row in values["slow"][:MOST_SLOW]),
+            tuple(BatchTime(*row) for row in values["batches"][:MOST_BATCHES]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return WorkerTimes()
+    return times if _valid(times) else WorkerTimes()
+
+
+def _loader(row: Any) -> WorkerLoader:
+    dataset, workers, prefetch, histogram = row
+    return WorkerLoader(
+        dataset, workers, prefetch, {int(bucket): count for bucket, count in histogram.items()}
+    )
+
+
+_TEXTS = {"kind", "name", "module", "file", "function", "item", "dataset"}
+_MAY_BE_NEGATIVE = {"batch", "worker"}
+
+
+def _valid(times: WorkerTimes) -> bool:
+    rows: list[Any] = [
+        *times.loaders,
+        *times.workers,
+        *times.stages,
+        *times.lines,
+        *times.slow,
+        *times.batches,
+    ]
+    return all(_valid_row(row, times) for row in rows)
+
+
+def _valid_row(row: Any, times: WorkerTimes) -> bool:
+    for name, value in row._asdict().items():
+        if name == "histogram":
+            if not all(_is_count(each) for pair in value.items() for each in pair):
+                return False
+        elif name in _TEXTS:
+            if not isinstance(value, str) or len(value) > _LONGEST:
+                return False
+        elif not _is_count(value, -1 if name in _MAY_BE_NEGATIVE else 0):
+            return False
+        if name == "loader" and value >= len(times.loaders):
+            return False
+        if name == "stage" and value >= len(times.stages):
+            return False
+    return True
+
+
+def _is_count(value: object, least: int = 0) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**63
+
+
+def bucket_of(took_ns: int) -> int:
+    """The bucket of a duration: 8 of equal width to each power of two."""
+    took_ns = max(took_ns, _STEPS)
+    octave = took_ns.bit_length() - 1
+    return octave * _STEPS + ((took_ns >> (octave - 3)) & (_STEPS - 1))
+
+
+def middle_of(bucket: int) -> float:
+    """The duration in ns in the middle of a bucket."""
+    octave, step = divmod(bucket, _STEPS)
+    return float((_STEPS + step + 0.5) * 2.0 ** (octave - 3))

@@ -1,0 +1,448 @@
+"""What a recording knows of the workers of a DataLoader, and that they stay as they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from nbprof.analysis.input import workers as analysis
+from nbprof.capture import notes
+from nbprof.capture.loader_workers import reporter
+from nbprof.capture.loaders import Loaders
+from nbprof.capture.patches import Patches
+from nbprof.core.worker_times import WorkerTimes, merged, unpacked
+
+torch = pytest.importorskip("torch")
+data = torch.utils.data
+METHODS = torch.multiprocessing.get_all_start_methods()
+forks = pytest.mark.skipif("fork" not in METHODS, reason="this system does not fork")
+HERE = Path(__file__).resolve()
+
+
+class Compose:
+    def __init__(self, *transforms):
+        self.transforms = list(transforms)
+
+    def __call__(self, value):
+        for transform in self.transforms:
+            value = transform(value)
+        return value
+
+
+class Crop:
+    def __call__(self, value):
+        time.sleep(0.004)
+        return value
+
+
+class Scale(torch.nn.Module):
+    def forward(self, value):
+        return value * 1.0
+
+
+def flip(value):
+    return value.flip(0)
+
+
+class Images(data.Dataset):
+    def __init__(self, act=None, count=24):
+        self.act, self.count = act, count
+        self.transform = Compose(Crop(), Scale(), flip)
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        if self.act is not None:
+            self.act(index)
+        return self.transform(torch.rand(3))
+
+
+class Stream(data.IterableDataset):
+    def __init__(self, count=11):
+        self.count, self.transform = count, flip
+
+    def __iter__(self):
+        worker = data.get_worker_info()
+        for index in range(worker.id, self.count, worker.num_workers):
+            yield self.transform(torch.full((2,), float(index)))
+
+
+class Recorded:
+    """Loaders as a recording watches them, with the reports of workers that come often."""
+
+    def __init__(self):
+        self.patches, self.loaders = Patches(), Loaders()
+        self.loaders.begin()
+        self.loaders.hook(self.patches)
+
+    def taken(self):
+        packed, missing = self.loaders.workers.taken()
+        # As it is stored.
+        about = [note.key for note in notes.workers(missing)]
+        return unpacked(json.loads(json.dumps(packed))), about
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    monkeypatch.setattr(reporter, "REPORT_S", 0.02)
+    monkeypatch.setattr(reporter, "_REPORT_SHARE", 1.0)
+    recording = Recorded()
+    yield recording
+    recording.patches.restore()
+
+
+def loader(dataset, **options):
+    options = {"batch_size": 4, "num_workers": 2, "multiprocessing_context": "fork", **options}
+    return data.DataLoader(dataset, **options)
+
+
+def run_into_the_end_of_a_worker(batches):
+    """Iterate; PyTorch finds the ended worker as it waits for a batch, not at any time by a signal."""
+    iterator = iter(batches)
+    handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        with pytest.raises(RuntimeError, match="exited unexpectedly"):
+            list(iterator)
+        iterator._shutdown_workers()
+    finally:
+        signal.signal(signal.SIGCHLD, handler)
+
+
+def line_of(text):
+    lines = HERE.read_text(encoding="utf-8").splitlines()
+    return next(number for number, line in enumerate(lines, 1) if line.strip() == text)
+
+
+@forks
+def test_stages_of_a_map_style_dataset(recorded):
+    assert len(list(loader(Images()))) == 6
+    times, about = recorded.taken()
+    assert not about
+    assert sum(row.items for row in times.workers) == 24
+    assert sum(row.batches for row in times.workers) == 6
+    assert {row.worker for row in times.workers} == {0, 1}
+    stages = {(stage.kind, stage.name): stage for stage in times.stages}
+    assert set(stages) == {
+        ("dataset", "Images"),
+        ("transform", "Crop"),
+        ("transform", "Scale"),
+        ("transform", "flip"),
+        ("collate", "default_collate"),
+    }
+    crop = stages["transform", "Crop"]
+    assert crop.calls == 24
+    assert crop.self_ns >= 24 * 4e6
+    assert Path(crop.file) == HERE
+    assert crop.line == line_of("class Crop:") + 1
+    assert stages["transform", "Scale"].line == line_of("class Scale(torch.nn.Module):") + 1
+    assert stages["transform", "flip"].line == line_of("def flip(value):")
+    # Its own time is without that of the transforms.
+    images = stages["dataset", "Images"]
+    assert images.total_ns >= crop.total_ns
+    assert images.self_ns <= images.total_ns - crop.total_ns
+    timed = sum(row.timed_busy_ns for row in times.workers)
+    assert sum(stage.self_ns for stage in times.stages) <= timed
+    assert sum(times.loaders[0].histogram.values()) == 24
+    assert sum(row.shared_bytes for row in times.workers) >= 24 * 3 * 4
+
+
+@forks
+def test_stages_of_an_iterable_dataset(recorded):
+    values = torch.cat(list(loader(Stream())))
+    assert sorted(values[:, 0].tolist()) == list(range(11))
+    times, _ = recorded.taken()
+    assert sum(row.items for row in times.workers) == 11
+    stages = {stage.name: stage for stage in times.stages}
+    # Of such small items not every batch is timed inside.
+    assert 4 <= stages["flip"].calls <= 11
+    assert stages["Stream"].line == line_of("def __iter__(self):")
+
+
+@forks
+def test_each_epoch_starts_processes_of_the_same_workers(recorded):
+    batches = loader(Images())
+    for _ in range(2):
+        assert len(list(batches)) == 6
+    times, _ = recorded.taken()
+    assert [row.processes for row in times.workers] == [2, 2]
+    frame = analysis.workers(times)
+    assert frame["restarts"].tolist() == [1, 1]
+    assert frame["items"].sum() == 48
+
+
+@forks
+def test_items_and_random_numbers_are_those_without_a_recording(recorded):
+    def epoch():
+        torch.manual_seed(7)
+        random.seed(7)
+        return torch.cat(list(loader(Images(), shuffle=True))), torch.rand(1), random.random()
+
+    with_recording = epoch()
+    recorded.patches.restore()
+    without = epoch()
+    for first, second in zip(with_recording, without, strict=True):
+        assert torch.equal(torch.as_tensor(first), torch.as_tensor(second))
+
+
+class Traces(Images):
+    """Whose items say whether anything of a recording is left in the worker."""
+
+    def __getitem__(self, index):
+        import multiprocessing.queues
+
+        import torch.utils.data.dataloader as module
+
+        frame = sys._getframe(1)
+        wrapped = False
+        while frame is not None:
+            wrapped = wrapped or frame.f_code.co_filename.endswith("loader_workers/recorder.py")
+            frame = frame.f_back
+        create = vars(module._DatasetKind)["create_fetcher"].__func__
+        return torch.tensor(
+            [
+                wrapped,
+                hasattr(vars(Crop)["__call__"], "__wrapped__"),
+                hasattr(self.transform.transforms[2], "__wrapped__"),
+                hasattr(multiprocessing.queues._ForkingPickler, "_queue"),
+                "loader_workers" in create.__code__.co_filename,
+            ]
+        )
+
+
+@forks
+def test_workers_that_stay_are_left_as_they_were(recorded):
+    batches = loader(Traces(count=40), persistent_workers=True, prefetch_factor=1, batch_size=1)
+    during = torch.cat(list(batches))
+    assert during.any(0).all()
+    recorded.taken()
+    recorded.patches.restore()
+    folder_is_gone = time.monotonic() + 60
+    while True:
+        after = torch.cat(list(batches))[20:]
+        if not after[:, :4].any() or time.monotonic() > folder_is_gone:
+            break
+    # The entry itself is in the stack of the process for as long as that runs.
+    assert not after.any()
+
+
+@forks
+def test_workers_from_before_the_recording_are_reported(monkeypatch):
+    batches = loader(Images(), persistent_workers=True)
+    list(batches)
+    recording = Recorded()
+    try:
+        assert len(list(batches)) == 6
+        times, about = recording.taken()
+    finally:
+        recording.patches.restore()
+    assert times == WorkerTimes()
+    assert about == ["workers_not_reached"]
+
+
+@forks
+def test_a_killed_worker_ends_the_loop_as_it_does_anyway(recorded):
+    def kill(index):
+        if index == 20:
+            time.sleep(0.3)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    run_into_the_end_of_a_worker(loader(Images(kill)))
+    times, about = recorded.taken()
+    assert "workers_ended_early" in about
+    assert sum(row.items for row in times.workers) >= 8
+
+
+@forks
+def test_a_worker_that_leaves_by_os_exit(recorded):
+    def leave(index):
+        if index == 20:
+            os._exit(3)
+
+    run_into_the_end_of_a_worker(loader(Images(leave)))
+    recorded.taken()
+
+
+@forks
+def test_a_worker_that_hangs_runs_into_the_timeout_of_the_loader(recorded):
+    def hang(index):
+        if index == 9:
+            time.sleep(600)
+
+    batches = loader(Images(hang), timeout=3)
+    with pytest.raises(RuntimeError, match="timed out"):
+        list(batches)
+    times, _ = recorded.taken()
+    assert sum(row.batches for row in times.workers) >= 1
+
+
+@forks
+def test_an_error_and_ctrl_c_pass_through(recorded):
+    def fail(index):
+        if index == 5:
+            raise ZeroDivisionError("of the dataset")
+
+    with pytest.raises(ZeroDivisionError, match="of the dataset"):
+        list(loader(Images(fail)))
+    iterator = iter(loader(Images()))
+    processes = iterator._workers
+    next(iterator)
+
+    def interrupt():
+        for _ in iterator:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
+    iterator._shutdown_workers()
+    for process in processes:
+        process.join(60)
+        assert process.exitcode is not None
+
+
+@forks
+def test_no_folder_to_report_through(monkeypatch, tmp_path):
+    file = tmp_path / "a file"
+    file.write_text("")
+    monkeypatch.setattr(tempfile, "tempdir", str(file))
+    recording = Recorded()
+    monkeypatch.undo()
+    try:
+        assert len(list(loader(Images()))) == 6
+        times, about = recording.taken()
+    finally:
+        recording.patches.restore()
+    assert times == WorkerTimes()
+    assert about == ["workers_not_recorded"]
+
+
+@forks
+def test_a_full_disk_costs_only_the_report(recorded, monkeypatch):
+    def full(*_args, **_kwargs):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        assert len(list(loader(Images()))) == 6
+    times, _ = recorded.taken()
+    assert times == WorkerTimes()
+
+
+@forks
+def test_small_items_are_timed_in_some_batches_only(recorded):
+    class Small(data.Dataset):
+        def __len__(self):
+            return 4000
+
+        def __getitem__(self, index):
+            return index
+
+    list(loader(Small(), batch_size=20, num_workers=1))
+    times, _ = recorded.taken()
+    (worker,) = times.workers
+    assert worker.items == 4000
+    assert worker.batches == 200
+    assert 0 < worker.timed_items < 1000
+
+
+SCRIPT = """
+import json, sys
+from images import Images, data
+from nbprof.capture.loaders import Loaders
+from nbprof.capture.patches import Patches
+
+if __name__ == "__main__":
+    patches, loaders = Patches(), Loaders()
+    loaders.begin()
+    loaders.hook(patches)
+    dataset = Images()
+    batches = data.DataLoader(
+        dataset, batch_size=4, num_workers=2, multiprocessing_context=sys.argv[1]
+    )
+    count = len(list(batches))
+    packed, missing = loaders.workers.taken()
+    patches.restore()
+    print(json.dumps([count, packed, list(missing)]))
+"""
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "fork"])
+def test_workers_that_inherit_nothing(method, tmp_path):
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    text = HERE.read_text(encoding="utf-8")
+    begin, end = text.index("class Compose:"), text.index("class Stream(")
+    head = "import time, torch\nfrom torch.utils import data\n\n"
+    (folder / "images.py").write_text(head + text[begin:end], encoding="utf-8")
+    (folder / "train.py").write_text(SCRIPT, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "train.py", method],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(HERE.parents[2])},
+    )
+    assert not done.returncode, done.stderr
+    count, packed, missing = json.loads(done.stdout)
+    times = unpacked(packed)
+    assert count == 6
+    assert missing == [None, 0, 0, 0]
+    assert sum(row.items for row in times.workers) == 24
+    crop = next(stage for stage in times.stages if stage.name == "Crop")
+    assert (crop.calls, Path(crop.file).name) == (24, "images.py")
+    assert crop.line == 3 + line_of("class Crop:") - line_of("class Compose:") + 2
+
+
+IN_MAIN = """
+import sys
+from torch.utils import data
+
+class Numbers(data.Dataset):
+    def __len__(self): return 4
+    def __getitem__(self, index): return index
+
+if sys.argv[1] == "recorded":
+    from nbprof.capture.loaders import Loaders
+    from nbprof.capture.patches import Patches
+    loaders = Loaders()
+    loaders.begin()
+    loaders.hook(Patches())
+try:
+    list(data.DataLoader(Numbers(), num_workers=1, multiprocessing_context="spawn"))
+except BaseException as error:
+    print(type(error).__name__)
+"""
+
+
+def test_a_dataset_of_a_notebook_under_spawn_fails_as_it_does_anyway():
+    messages = []
+    for mode in ("recorded", "alone"):
+        done = subprocess.run(
+            [sys.executable, "-c", IN_MAIN, mode],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(HERE.parents[2])},
+        )
+        errors = [line for line in done.stderr.splitlines() if line.startswith("AttributeError")]
+        messages.append((done.stdout, errors))
+    assert messages[0] == messages[1]
+    assert "RuntimeError" in messages[0][0]
+    assert messages[0][1]
+
+
+def test_damaged_reports_are_left_out():
+    assert merged([{"dataset": "A", "workers": 1, "prefetch": 2}], [{"loader": 0}]) == {}
+    assert unpacked({"version": 1, "loaders": [["A", 1, 2, {}]], "workers": [[5]]}) == WorkerTimes()
+    assert unpacked({"version": 2}) == WorkerTimes()
+    assert unpacked(None) == WorkerTimes()
