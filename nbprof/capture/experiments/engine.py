@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nbprof.capture.experiments import equality, statistics, turn
+from nbprof.capture.experiments import combination, equality, statistics, turn
 from nbprof.capture.experiments.equality import Equality
 from nbprof.capture.experiments.experiment import Change, Experiment
 from nbprof.capture.experiments.observation import Observation
@@ -43,6 +43,7 @@ NOT_FASTER = "it is not significantly faster"
 SLOWER = "it is slower"
 FASTER = "it is faster, and the results are equal"
 LITTLE = f"it surely saves less than {100 * WORTH:g}% of a step"
+NO_MORE = "together they save no more than"
 UNKNOWN_RESULTS = "the results could not be compared: no losses or outputs were found"
 
 
@@ -161,14 +162,33 @@ class Engine:
                     self.tried.append(about)
                 else:
                     possible.append((experiment, rule))
+            # A share of the time is for the combination.
+            shares = len(possible)
+            if len(combination.compatible([experiment for experiment, _ in possible])) > 1:
+                shares += 1
+            helped = []
             for index, (experiment, rule) in enumerate(possible):
-                self._report(f"trying: {experiment.title}")
-                left = self._deadline - time.perf_counter()
-                self.tried.append(self._try(experiment, rule, left / (len(possible) - index)))
+                result = self._try(experiment, rule, shares - index)
+                self.tried.append(result)
+                if result.recommended:
+                    helped.append((experiment, result))
+            self._combine(helped)
         finally:
             with shielded():
                 for observation in self._observed:
                     observation.close()
+
+    def _combine(self, helped: list[tuple[Experiment, Tried]]) -> None:
+        """Try those changes together that helped, the most first."""
+        helped.sort(key=lambda each: -each[1].gain_ms)
+        together = combination.compatible([experiment for experiment, _ in helped])
+        if len(together) < 2:
+            return
+        result = self._try(combination.combined(together), "", 1)
+        best = helped[0][1]
+        if result.recommended and result.gain_ms <= best.gain_ms:
+            result = replace(result, recommended=False, why=f"{NO_MORE} {best.title} alone")
+        self.tried.append(result)
 
     def _observe(self) -> None:
         for _ in range(2):
@@ -200,7 +220,10 @@ class Engine:
         steps = max(_LEAST_STEPS, min(_MOST_STEPS, math.ceil(_WINDOW_S / step_s)))
         return Plan(warmup, min(steps, self._steps - warmup))
 
-    def _try(self, experiment: Experiment, rule: str, share_s: float) -> Tried:
+    def _try(self, experiment: Experiment, rule: str, shares: int) -> Tried:
+        """The result of one experiment, which may take one of so many shares of the time left."""
+        self._report(f"trying: {experiment.title}")
+        share_s = (self._deadline - time.perf_counter()) / shares
         about = Tried(experiment.name, experiment.title, rule, "", experiment.code)
         change = experiment.change(self._observed[0])
         try:

@@ -56,6 +56,9 @@ class Experiment:
         The change in the program's own code, as diff lines.
     unequal : str
         Why results may differ although the change is right, as a clause.
+    touches : tuple of str
+        What it changes, as ``loader``. Experiments that change different things are combined;
+        without this it is combined with none.
     """
 
     name: str
@@ -66,6 +69,7 @@ class Experiment:
     change: Callable[[Observation], Change]
     code: str
     unequal: str = ""
+    touches: tuple[str, ...] = ()
 
 
 def available_cores() -> int:

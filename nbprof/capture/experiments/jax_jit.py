@@ -105,5 +105,6 @@ EXPERIMENTS = (
         "- params, loss = step(params, batch)\n"
         "+ step = jax.jit(step)\n"
         "+ params, loss = step(params, batch)",
+        touches=("functions",),
     ),
 )

@@ -101,6 +101,7 @@ EXPERIMENTS = (
         _not_eager,
         partial(Settings, False),
         "- model.compile(..., run_eagerly=True)\n+ model.compile(...)",
+        touches=("keras model",),
     ),
     Experiment(
         "keras_jit_compile",
@@ -110,5 +111,6 @@ EXPERIMENTS = (
         _not_jit,
         partial(Settings, True),
         "- model.compile(...)\n+ model.compile(..., jit_compile=True)",
+        touches=("keras model",),
     ),
 )

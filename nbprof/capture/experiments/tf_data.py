@@ -137,6 +137,7 @@ EXPERIMENTS = (
         _not_prefetched,
         lambda _: Rebuilt(_prefetched),
         f"- dataset\n+ dataset.prefetch({_AHEAD})",
+        touches=("prefetch",),
     ),
     Experiment(
         "tf_data_parallel_map",
@@ -146,5 +147,6 @@ EXPERIMENTS = (
         _not_parallel,
         lambda _: Rebuilt(_parallel),
         "- dataset.map(function)\n+ dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)",
+        touches=("map",),
     ),
 )

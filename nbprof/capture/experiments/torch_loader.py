@@ -111,6 +111,7 @@ def _experiment(name: str, count: int) -> Experiment:
         f"+ DataLoader(..., num_workers={count}, persistent_workers=True,"
         f" prefetch_factor={_AHEAD})",
         unequal="random items always differ, as each worker draws numbers of its own",
+        touches=("loader",),
     )
 
 

@@ -228,6 +228,7 @@ EXPERIMENTS = (
         _not_compiled,
         Compiled,
         "+ model.compile()",
+        touches=("modules",),
     ),
     Experiment(
         "bfloat16",
@@ -239,6 +240,7 @@ EXPERIMENTS = (
         "- loss = loss_of(model(x), y)\n"
         '+ with torch.autocast("cpu", dtype=torch.bfloat16):\n'
         "+     loss = loss_of(model(x), y)",
+        touches=("modules",),
     ),
     Experiment(
         "channels_last",
@@ -249,6 +251,7 @@ EXPERIMENTS = (
         lambda _: ChannelsLast(),
         "+ model = model.to(memory_format=torch.channels_last)\n"
         "+ x = x.to(memory_format=torch.channels_last)",
+        touches=("modules",),
     ),
     Experiment(
         "inference_mode",
@@ -258,5 +261,6 @@ EXPERIMENTS = (
         _not_inference,
         lambda _: Around(_for_inference),
         "- output = model(x)\n+ with torch.inference_mode():\n+     output = model(x)",
+        touches=("modules",),
     ),
 )

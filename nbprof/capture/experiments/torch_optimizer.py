@@ -145,6 +145,7 @@ EXPERIMENTS = (
         partial(_refusal, _not_fused),
         lambda _: Groups({"fused": True, "foreach": False}, _not_fused),
         "- torch.optim.AdamW(parameters, ...)\n+ torch.optim.AdamW(parameters, ..., fused=True)",
+        touches=("optimizer",),
     ),
     Experiment(
         "foreach_optimizer",
@@ -154,6 +155,7 @@ EXPERIMENTS = (
         partial(_refusal, _not_foreach),
         lambda _: Groups({"foreach": True}, _not_foreach),
         "- torch.optim.AdamW(parameters, ...)\n+ torch.optim.AdamW(parameters, ..., foreach=True)",
+        touches=("optimizer",),
     ),
     Experiment(
         "zero_grad",
@@ -163,5 +165,6 @@ EXPERIMENTS = (
         _no_zeros,
         lambda _: NoZeros(),
         "- optimizer.zero_grad(set_to_none=False)\n+ optimizer.zero_grad()",
+        touches=("gradients",),
     ),
 )

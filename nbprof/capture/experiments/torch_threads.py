@@ -37,5 +37,6 @@ EXPERIMENTS = (
         _refusal,
         lambda _: Threads(),
         "+ torch.set_num_threads(len(os.sched_getaffinity(0)))",
+        touches=("threads",),
     ),
 )
