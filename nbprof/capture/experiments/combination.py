@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from nbprof.capture.experiments import edits
 from nbprof.capture.experiments.experiment import Change, Experiment
 from nbprof.capture.experiments.observation import Observation
 from nbprof.capture.patches import Patches
@@ -66,4 +67,5 @@ def combined(experiments: Sequence[Experiment]) -> Experiment:
         change=lambda observation: Together(experiments, observation),
         code="\n".join(experiment.code for experiment in experiments),
         unequal="; ".join(dict.fromkeys(reasons)),
+        edit=edits.together([experiment.edit for experiment in experiments]),
     )

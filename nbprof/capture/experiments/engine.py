@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from nbprof.capture.experiments.equality import Equality
 from nbprof.capture.experiments.experiment import Change, Experiment
 from nbprof.capture.experiments.observation import Observation
 from nbprof.capture.experiments.program import Program, Refused
+from nbprof.capture.experiments.source import Source, diff
 from nbprof.capture.experiments.turn import Plan, Timing
 from nbprof.capture.options import Options
 from nbprof.capture.shield import shielded
@@ -75,6 +78,9 @@ class Tried:
         Why it is recommended, or is not.
     code : str
         The change as diff lines.
+    diff, edited : str
+        The change of the program's own cell as diff lines, and the changed cell; empty if it is not
+        recommended, or its place is not known.
     """
 
     experiment: str
@@ -82,6 +88,8 @@ class Tried:
     rule: str
     why: str
     code: str = ""
+    diff: str = ""
+    edited: str = ""
     baseline_ms: float = math.nan
     gain_ms: float = math.nan
     gain_low_ms: float = math.nan
@@ -169,7 +177,7 @@ class Engine:
             helped = []
             for index, (experiment, rule) in enumerate(possible):
                 result = self._try(experiment, rule, shares - index)
-                self.tried.append(result)
+                self.tried.append(self._in_source(result, experiment))
                 if result.recommended:
                     helped.append((experiment, result))
             self._combine(helped)
@@ -184,11 +192,28 @@ class Engine:
         together = combination.compatible([experiment for experiment, _ in helped])
         if len(together) < 2:
             return
-        result = self._try(combination.combined(together), "", 1)
+        experiment = combination.combined(together)
+        result = self._try(experiment, "", 1)
         best = helped[0][1]
         if result.recommended and result.gain_ms <= best.gain_ms:
             result = replace(result, recommended=False, why=f"{NO_MORE} {best.title} alone")
-        self.tried.append(result)
+        self.tried.append(self._in_source(result, experiment))
+
+    def _in_source(self, result: Tried, experiment: Experiment) -> Tried:
+        """The result with the change of the program's source, if its place is known."""
+        if not result.recommended or experiment.edit is None or not self._program.source:
+            return result
+        # A diff is not worth the result.
+        with contextlib.suppress(Exception):
+            place = experiment.edit(self._source, self._observed)
+            if place is not None and (edited := place.source.changed(place.edits)):
+                return replace(result, diff=diff(place.source.text, edited), edited=edited)
+        return result
+
+    @cached_property
+    def _source(self) -> Source:
+        program = self._program
+        return Source(program.source, self._observed[0].namespace, program.python)
 
     def _observe(self) -> None:
         for _ in range(2):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from nbprof.capture.experiments.edits import located, made, name_of
 from nbprof.capture.experiments.experiment import Change, Experiment
 from nbprof.capture.experiments.observation import Observation, around_roots
+from nbprof.capture.experiments.source import Located, Source
 from nbprof.capture.patches import Patches
 
 _HOST = ("tiny_eager_ops", "time_loop", "host_ops", "host_bound", "small_kernels")
@@ -219,6 +221,22 @@ def _not_inference(observation: Observation) -> str:
     return "no model in evaluation mode is called with gradients enabled"
 
 
+def _modules(observation: Observation) -> list[Any]:
+    return list({id(root.module): root.module for root in observation.roots}.values())
+
+
+def _compiled_in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
+    """A line below the assignment of each module, if the cell makes them."""
+    edits = []
+    for module in made(_modules, observed):
+        name = name_of(observed, module)
+        statement = source.assignment(name) if name else None
+        if statement is None:
+            return None
+        edits.append(source.after(statement, f"{name}.compile()"))
+    return located(source, *edits)
+
+
 EXPERIMENTS = (
     Experiment(
         "torch_compile",
@@ -229,6 +247,7 @@ EXPERIMENTS = (
         Compiled,
         "+ model.compile()",
         touches=("modules",),
+        edit=_compiled_in_source,
     ),
     Experiment(
         "bfloat16",
