@@ -226,6 +226,7 @@ export interface Advice {
   view: TabId;
   link: string;
   target: TraceTarget | null;
+  tries?: string;
 }
 
 /** A line of a diff. See nbprof.display.markup. */

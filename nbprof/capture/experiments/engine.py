@@ -20,12 +20,14 @@ from nbprof.capture.experiments.program import Program, Refused
 from nbprof.capture.experiments.source import Source, diff
 from nbprof.capture.experiments.turn import Plan, Timing
 from nbprof.capture.options import Options
+from nbprof.capture.session import active
 from nbprof.capture.shield import shielded
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nbprof.profiles.profile import Profile
+    from nbprof.run.run import Run
 
 CONFIDENCE = 0.95
 LEAST_PAIRS, MOST_PAIRS = 6, 20
@@ -375,7 +377,7 @@ def _objection(measured: Tried, results: Equality) -> str:
 
 def try_remedies(
     make: Callable[[], Program],
-    profile: Profile,
+    profile: Profile | Run,
     options: Options,
     requested: str,
     budget_s: float,
@@ -387,7 +389,7 @@ def try_remedies(
     ----------
     make : callable
         Makes the program that was recorded.
-    profile : Profile
+    profile : Profile or Run
     options : Options
         Of the recording.
     requested : str
@@ -402,12 +404,16 @@ def try_remedies(
         results as `Tried.to_dict` has them.
     """
     from nbprof.capture.experiments import register
+    from nbprof.run.run import Run
 
-    capture = profile.run.capture
+    run = profile if isinstance(profile, Run) else profile.run
+    capture = run.capture
     steps = capture.steps_seen if capture is not None else 0
     backend = capture.backend if capture is not None else ""
-    rules = profile.run.predicted_advice["rule"].tolist()
+    rules = run.predicted_advice["rule"].tolist()
     experiments = register.chosen(requested, rules, backend)
+    if active() is not None:
+        return {"text": f"{_NOTHING}: a recording is running.", "rows": []}
     if capture is not None and capture.cell_failed:
         return {"text": f"{_NOTHING}: the program did not finish.", "rows": []}
     if not experiments:
@@ -419,7 +425,7 @@ def try_remedies(
             make(),
             options,
             steps=steps,
-            units=len(profile.run.steps),
+            units=len(run.steps),
             budget_s=budget_s,
             report=report,
         )

@@ -202,7 +202,7 @@ class Source:
         before = self._tokens[close - 1]
         if before.string == "(":
             return [Piece(before.end, before.end, ", ".join(texts))]
-        last = max([*call.args, *call.keywords], key=lambda each: (each.lineno, each.col_offset))
+        last = max([*call.args, *call.keywords], key=self._start)
         line, column = self._start(last)
         indent = self._lines[line - 1][:column]
         if indent.strip() or self._tokens[close].start[0] == before.end[0]:
@@ -415,8 +415,9 @@ def _member(owner: Any, name: str) -> Any:
 
 def _positional(function: Callable[..., Any]) -> list[str]:
     """The names of arguments that may be given by their place."""
-    called = function.__init__ if isinstance(function, type) else function
-    parameters = list(inspect.signature(called).parameters.values())[1:]
+    parameters = list(inspect.signature(function).parameters.values())
+    if not isinstance(function, type):
+        del parameters[0]
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [parameter.name for parameter in parameters if parameter.kind in kinds]
 

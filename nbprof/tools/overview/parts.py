@@ -71,6 +71,8 @@ class Advice(Part):
     view: TabId
     link: str
     target: TraceTarget | None
+    tries: str = ""
+    """The rule, if the kernel that recorded the run has an experiment for it."""
 
 
 class Probe(Part):

@@ -657,7 +657,13 @@ def _advice(run: Run, row: dict[Any, Any]) -> Advice:
         view=view or "overview",
         link=link.replace("GPU kernels", f"{chip(run)} kernels"),
         target=target,
+        tries=_tries(run, str(row.get("rule") or "")),
     )
+
+
+def _tries(run: Run, rule: str) -> str:
+    """The rule, if this process can try its remedy."""
+    return rule if run.origin is not None and rule in run.origin.rules else ""
 
 
 def _no_advice(run: Run) -> str:
