@@ -4,18 +4,21 @@ import { numberAt, textAt } from "../../lib/codec.js";
 import { h } from "../../lib/dom.js";
 import { flag, num } from "../../lib/format.js";
 import { codeBox, heading, runTag } from "../../lib/parts.js";
-import type { Change, Column, Tried } from "../../lib/payload.js";
+import type { Change, Column, Table, Tried } from "../../lib/payload.js";
 import type { ViewContext } from "../../lib/view.js";
 import { plainTable } from "../breakdown.js";
 
-const WIDE = ["first_ms", "pays_after"];
+/** Where there is little room, these make it for what was changed and why it is recommended. */
+const WIDE = ["baseline_ms", "first_ms", "pays_after"];
+/** The ends of the interval stand beside the gain. */
+const BESIDE = ["gain_low_ms", "gain_high_ms"];
+const WRAPPED = ["title", "why"];
 
 export function triedSection({ text, table, changes, code }: Tried, context: ViewContext): HTMLElement {
-  const heads = table.columns.map((column) => ({ ...column, class: css(column) }));
+  const columns = table.columns.filter(({ key }) => !BESIDE.includes(key));
+  const heads = columns.map((column) => ({ ...column, class: css(column) }));
   const rows = Array.from({ length: table.rows }, (_, row) => {
-    const cells = table.columns.map((column) =>
-      h("td", { class: css(column) }, cell(column, table.data[column.key], row)),
-    );
+    const cells = columns.map((column) => h("td", { class: css(column) }, cell(column, table.data, row)));
     const change = changes.find((each) => each.row === row);
     return [h("tr", ...cells), ...(change ? [changeRow(change, heads.length, context)] : [])];
   });
@@ -42,10 +45,15 @@ function changeRow(
 }
 
 function css({ key, kind }: Column): string {
-  return [kind === "number" && "n", key === "why" && "prose", WIDE.includes(key) && "hide-n"].filter(Boolean).join(" ");
+  return [kind === "number" && "n", WRAPPED.includes(key) && "prose", WIDE.includes(key) && "hide-n"]
+    .filter(Boolean)
+    .join(" ");
 }
 
-function cell({ kind, digits }: Column, data: Parameters<typeof numberAt>[0], row: number): string {
-  if (kind === "bool") return flag(numberAt(data, row));
-  return kind === "number" ? num(numberAt(data, row), digits ?? 0) : textAt(data, row);
+function cell({ key, kind, digits }: Column, data: Table["data"], row: number): string {
+  if (kind === "bool") return flag(numberAt(data[key], row));
+  if (kind !== "number") return textAt(data[key], row);
+  const number = (name: string): string => num(numberAt(data[name], row), digits ?? 0);
+  const some = key === "gain_ms" && Number.isFinite(numberAt(data[key], row)) && BESIDE.every((name) => data[name]);
+  return some ? `${number(key)} [${BESIDE.map(number).join(", ")}]` : number(key);
 }
