@@ -29,7 +29,7 @@ _watchers: weakref.WeakKeyDictionary[Run, list[weakref.WeakMethod[Callable[[], N
 def attempt(
     run: Run, rule: str, budget_s: float, report: Callable[[str], object] = lambda _: None
 ) -> None:
-    """Run the experiments of a rule, or of all findings, and add the results to those of the run.
+    """Run the experiments of a rule, or of all findings, and add the results to the run.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def attempt(
     origin.keep()
     for reference in _watchers.get(run, []):
         if (method := reference()) is not None:
-            # One that is no longer shown does not keep the others from it.
+            # The others are shown all the same.
             with contextlib.suppress(Exception):
                 method()
 
@@ -61,8 +61,8 @@ def watch(run: Run, method: Callable[[], None]) -> None:
 def _merged(before: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
     """The earlier results, those of the same experiments replaced."""
     names = {row["experiment"] for row in result["rows"]}
-    kept = [row for row in before.get("rows", []) if row.get("experiment") not in names]
-    return {"text": result["text"], "rows": kept + result["rows"]}
+    earlier = [row for row in before.get("rows", []) if row.get("experiment") not in names]
+    return {"text": result["text"], "rows": earlier + result["rows"]}
 
 
 def on_main_thread(work: Callable[[], None]) -> None:

@@ -14,6 +14,7 @@ from tests.e2e.notebooks import (
     end_kernels,
     open_notebook,
     restart,
+    run_code,
     save,
     wait_for_kernel,
     wait_until_drawn,
@@ -150,7 +151,7 @@ def test_another_kernel_says_why_it_cannot(opened):
     page, _ = opened
     restart(page)
     wait_for_kernel(page)
-    command(page, "notebook:run-all-above")
+    run_code(page, "import nbprof")
     wait_until_idle(page)
     button(page).click()
     said = finding(page).get_by_role("alert")

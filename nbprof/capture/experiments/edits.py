@@ -1,4 +1,4 @@
-"""Where the change of an experiment is made in the person's cell, if that is sure."""
+"""Locates the change of an experiment in the person's cell, if its place is sure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ or in several places.
 """
 
 
-def made(
+def made_by_program(
     objects: Callable[[Observation], Sequence[Any]], observed: Sequence[Observation]
 ) -> list[Any]:
     """The objects that the program used, if it makes them itself: each turn others."""
@@ -44,10 +44,10 @@ def in_constructor(
     """
 
     def find(source: Source, observed: Sequence[Observation]) -> Located | None:
-        found = made(objects, observed)
-        if len(found) != 1:
+        used = made_by_program(objects, observed)
+        if len(used) != 1:
             return None
-        kind = type(found[0])
+        kind = type(used[0])
         calls = [call for call in source.calls() if source.value(call.func) is kind]
         if len(calls) != 1 or any(keyword.arg in without for keyword in calls[0].keywords):
             return None
@@ -76,8 +76,8 @@ def name_of(observed: Sequence[Observation], value: object) -> str:
 
 def located(source: Source, *edits: Edit | None) -> Located | None:
     """The changes of a source, if all of them were found."""
-    found = [edit for edit in edits if edit is not None]
-    return Located(source, found) if found and len(found) == len(edits) else None
+    known = [edit for edit in edits if edit is not None]
+    return Located(source, known) if known and len(known) == len(edits) else None
 
 
 def together(finds: Sequence[Find | None]) -> Find:
@@ -85,10 +85,14 @@ def together(finds: Sequence[Find | None]) -> Find:
 
     def find(source: Source, observed: Sequence[Observation]) -> Located | None:
         parts = [each(source, observed) if each is not None else None for each in finds]
-        found = [part for part in parts if part is not None]
+        located_parts = [part for part in parts if part is not None]
         # Several cells are not changed at once.
-        if len(found) < len(finds) or any(part.source is not found[0].source for part in found):
+        if len(located_parts) < len(finds) or any(
+            part.source is not located_parts[0].source for part in located_parts
+        ):
             return None
-        return Located(found[0].source, [edit for part in found for edit in part.edits])
+        return Located(
+            located_parts[0].source, [edit for part in located_parts for edit in part.edits]
+        )
 
     return find

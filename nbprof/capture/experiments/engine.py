@@ -207,9 +207,9 @@ class Engine:
             return result
         # A diff is not worth the result.
         with contextlib.suppress(Exception):
-            place = experiment.edit(self._source, self._observed)
-            if place is not None and (edited := place.source.changed(place.edits)):
-                return replace(result, diff=diff(place.source.text, edited), edited=edited)
+            located = experiment.edit(self._source, self._observed)
+            if located is not None and (edited := located.source.changed(located.edits)):
+                return replace(result, diff=diff(located.source.text, edited), edited=edited)
         return result
 
     @cached_property

@@ -100,10 +100,10 @@ def _in_source(source: Source, observed: Sequence[Observation]) -> Located | Non
     """The line above the only function, in the cell that defines it."""
     del source
     functions = _functions(observed[0])
-    place = of_function(functions[0]) if len(functions) == 1 else None
-    if place is None:
+    defined = of_function(functions[0]) if len(functions) == 1 else None
+    if defined is None:
         return None
-    cell, definition = place
+    cell, definition = defined
     name = cell.name_of(sys.modules["jax"])
     if not name:
         return None

@@ -116,7 +116,7 @@ def _compile_call(source: Source, observed: Sequence[Observation]) -> ast.Call |
 
 def _not_eager_in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
     call = _compile_call(source, observed)
-    # It may be told to run eagerly elsewhere.
+    # Another setting may make it run eagerly.
     if call is None or all(keyword.arg != "run_eagerly" for keyword in call.keywords):
         return None
     return _in_compile({"run_eagerly": "False"}, source, observed)

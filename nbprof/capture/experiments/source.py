@@ -130,26 +130,26 @@ class Source:
         return ""
 
     def stored(self, name: str) -> int:
-        """How often a name is bound."""
+        """The number of statements that bind a name."""
         return sum(each == name for each in _bound(self.tree))
 
     def assignment(self, name: str) -> ast.Assign | None:
         """The statement that binds a name for the loops of the cell; None if that is not sure."""
-        found: list[int] = []
+        indices: list[int] = []
         for index, statement in enumerate(self.tree.body):
             if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
                 target = statement.targets[0]
                 if isinstance(target, ast.Name) and target.id == name:
-                    found.append(index)
-        if not found or self.stored(name) != len(found):
+                    indices.append(index)
+        if not indices or self.stored(name) != len(indices):
             return None
-        if len(found) > 1:
-            before = self.tree.body[: found[-1]]
+        if len(indices) > 1:
+            before = self.tree.body[: indices[-1]]
             if not all(
                 isinstance(each, (ast.Assign, ast.Import, ast.ImportFrom)) for each in before
             ):
                 return None
-        last = self.tree.body[found[-1]]
+        last = self.tree.body[indices[-1]]
         return last if isinstance(last, ast.Assign) else None
 
     def with_arguments(
@@ -210,14 +210,14 @@ class Source:
             space = " " if before.string == "," else ", "
             return [Piece(before.end, before.end, space + text)]
         row = before.end[0]
-        at = (row, len(self._lines[row - 1]))
+        line_end = (row, len(self._lines[row - 1]))
         if before.string == ",":
-            return [Piece(at, at, "".join(f"\n{indent}{text}," for text in texts))]
+            return [Piece(line_end, line_end, "".join(f"\n{indent}{text}," for text in texts))]
         lines = ",".join(f"\n{indent}{text}" for text in texts)
-        if before.end == at:
-            return [Piece(at, at, f",{lines}")]
+        if before.end == line_end:
+            return [Piece(line_end, line_end, f",{lines}")]
         # A comment stands after the last argument.
-        return [Piece(before.end, before.end, ","), Piece(at, at, lines)]
+        return [Piece(before.end, before.end, ","), Piece(line_end, line_end, lines)]
 
     def after(self, statement: ast.stmt, code: str) -> Edit | None:
         """Put a statement into the line after another one of the cell itself."""
@@ -227,14 +227,14 @@ class Source:
         if any(token.start[0] == row and token.start[1] >= end for token in self._tokens):
             # Another one stands in the same line.
             return None
-        at = (row, len(self._lines[row - 1]))
+        line_end = (row, len(self._lines[row - 1]))
         index = self.tree.body.index(statement)
 
         def change(tree: Any) -> None:
             # By the statement, as others may have been put before it.
             tree.body.insert(_index(tree.body, index), _new(ast.parse(code).body[0]))
 
-        return Edit([Piece(at, at, f"\n{code}")], self.tree, change)
+        return Edit([Piece(line_end, line_end, f"\n{code}")], self.tree, change)
 
     def decorated(self, function: ast.FunctionDef, decorator: str) -> Edit | None:
         """Put a decorator above a function that has none."""
@@ -254,14 +254,14 @@ class Source:
         """Call a method of what a statement assigns: ``.prefetch(4)``."""
         if not isinstance(statement.value, _POSTFIXED):
             return None
-        at = self._end(statement.value)
+        value_end = self._end(statement.value)
 
         def change(node: Any) -> None:
             outer = _expression(f"x{call}")
             outer.func.value = node.value
             node.value = outer
 
-        return Edit([Piece(at, at, call)], statement, change)
+        return Edit([Piece(value_end, value_end, call)], statement, change)
 
     def replaced(self, node: ast.Constant, text: str) -> Edit:
         """Put another constant in place of one."""
@@ -315,7 +315,7 @@ class Source:
                         yield name.id
 
     def _imported(self) -> Iterator[tuple[str, Any]]:
-        """What the imports of the cell bind, also in functions."""
+        """The names and values that imports of the cell bind, also in functions."""
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
@@ -365,10 +365,10 @@ def of_function(function: FunctionType) -> tuple[Source, ast.FunctionDef] | None
 def diff(before: str, after: str) -> str:
     """Lines that differ, and some around them: ``-`` removed, ``+`` added, a blank unchanged."""
     lines: list[str] = []
-    whole = difflib.unified_diff(
+    unified = difflib.unified_diff(
         before.rstrip("\n").split("\n"), after.rstrip("\n").split("\n"), lineterm="", n=_CONTEXT
     )
-    for line in list(whole)[2:]:
+    for line in list(unified)[2:]:
         if not line.startswith("@@"):
             lines.append(line)
         elif lines:

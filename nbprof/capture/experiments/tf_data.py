@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-from nbprof.capture.experiments.edits import calls_of_method, located, made, name_of
+from nbprof.capture.experiments.edits import calls_of_method, located, made_by_program, name_of
 from nbprof.capture.experiments.experiment import Change, Experiment
 from nbprof.capture.experiments.observation import Observation, dataset_class
 from nbprof.capture.experiments.source import Located, Source
@@ -133,7 +133,7 @@ def _not_parallel(observation: Observation) -> str:
 
 def _prefetched_in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
     """The end of the statement that makes the only dataset."""
-    datasets = made(_datasets, observed)
+    datasets = made_by_program(_datasets, observed)
     name = name_of(observed, datasets[0]) if len(datasets) == 1 else ""
     statement = source.assignment(name) if name else None
     if statement is None:
@@ -144,7 +144,7 @@ def _prefetched_in_source(source: Source, observed: Sequence[Observation]) -> Lo
 def _parallel_in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
     """The calls of `map` that make one call at a time, if all of them are in the cell."""
     tensorflow = source.name_of(sys.modules["tensorflow"])
-    datasets = made(_datasets, observed)
+    datasets = made_by_program(_datasets, observed)
     if not tensorflow or len(datasets) != 1:
         return None
     serial = sum(node.op == _SERIAL for node in _graph(datasets[0]).node)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nbprof.capture.experiments.edits import located, made, name_of
+from nbprof.capture.experiments.edits import located, made_by_program, name_of
 from nbprof.capture.experiments.experiment import Change, Experiment
 from nbprof.capture.experiments.observation import Observation, around_roots
 from nbprof.capture.experiments.source import Located, Source
@@ -228,7 +228,7 @@ def _modules(observation: Observation) -> list[Any]:
 def _compiled_in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
     """A line below the assignment of each module, if the cell makes them."""
     edits = []
-    for module in made(_modules, observed):
+    for module in made_by_program(_modules, observed):
         name = name_of(observed, module)
         statement = source.assignment(name) if name else None
         if statement is None:
