@@ -51,8 +51,8 @@ def sentence(result: Mapping[str, Any]) -> str:
         _percent(100 * float(result[name]) / step)
         for name in ("gain_ms", "gain_low_ms", "gain_high_ms")
     )
-    change = f"−{saves}" if gain >= 0 else f"+{saves.removeprefix('−')}"
-    text = f"{result['title']} **{change} %** [{low}, {high}] of a step, {_results(result)}"
+    sign = "−" if gain >= 0 else "+"
+    text = f"{result['title']} **{sign}{saves.removeprefix('−')} %** [{low}, {high}] of a step, {_results(result)}"
     if not result["recommended"]:
         return f"{text}; not recommended: {result['why']}"
     if result["pays_after"]:
