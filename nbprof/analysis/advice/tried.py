@@ -52,7 +52,8 @@ def sentence(result: Mapping[str, Any]) -> str:
         for name in ("gain_ms", "gain_low_ms", "gain_high_ms")
     )
     sign = "−" if gain >= 0 else "+"
-    text = f"{result['title']} **{sign}{saves.removeprefix('−')} %** [{low}, {high}] of a step, {_results(result)}"
+    interval = f"[{low}, {high}] of a step"
+    text = f"{result['title']} **{sign}{saves.removeprefix('−')} %** {interval}, {_results(result)}"
     if not result["recommended"]:
         return f"{text}; not recommended: {result['why']}"
     if result["pays_after"]:
