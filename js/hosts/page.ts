@@ -73,7 +73,8 @@ function resting(
   const ending = new AbortController();
   const { label } = first.meta;
   /** What is drawn: its own payload, or the comparison that was chosen in the header. */
-  let give = readBytes;
+  let own = readBytes;
+  let give = own;
   let board: Dashboard | null = null;
   let state: BoardState | undefined;
   let live: boolean | null = null;
@@ -85,11 +86,12 @@ function resting(
   let weighing: ReturnType<typeof setTimeout> | undefined;
 
   const draw = (payload: Payload): void => {
-    const compared = give !== readBytes;
+    const compared = give !== own;
     const views = options.views?.length && compared ? [...options.views, "compare" as const] : options.views;
     board = dashboard(host, root, payload, {
       ...options,
       show,
+      replace,
       compared,
       ...(views && { views }),
       ...(state && { state }),
@@ -97,14 +99,25 @@ function resting(
     if (live !== null) board.setLive(live);
   };
   async function show(packed: Uint8Array | null): Promise<void> {
-    const payload = await unpack(packed ?? readBytes());
+    const payload = await unpack(packed ?? own());
     if (ending.signal.aborted || !board) return;
     const was = board.state();
-    give = packed ? () => packed : readBytes;
+    give = packed ? () => packed : own;
     // What is opened of one payload need not be in the other.
     state = { tab: packed ? "compare" : (payload.meta.tab ?? "overview"), selection: was.selection, opened: {} };
     board.destroy();
     draw(payload);
+  }
+  async function replace(packed: Uint8Array): Promise<void> {
+    const payload = await unpack(packed);
+    if (ending.signal.aborted || !board) return;
+    own = () => packed;
+    give = own;
+    state = board.state();
+    board.destroy();
+    draw(payload);
+    // What had the focus is gone: it goes to what is new.
+    root.querySelector<HTMLElement>(".tried")?.focus();
   }
   const measure = (): void => {
     if (board && host.offsetHeight) height = host.offsetHeight;

@@ -6,6 +6,7 @@ import type { Cell, CodeCell } from "@jupyterlab/cells";
 import { INotebookTracker, NotebookActions, type NotebookPanel } from "@jupyterlab/notebook";
 import type { Kernel } from "@jupyterlab/services";
 import { arm, disarm, type Request, ready, type Said } from "./cells/arm.js";
+import { insertChanges } from "./cells/insert.js";
 import { linesOf, magicLine } from "./cells/lines.js";
 import { languageOf, whyNot } from "./cells/reason.js";
 import { icon } from "./icon.js";
@@ -124,6 +125,7 @@ export const cells: JupyterFrontEndPlugin<void> = {
   optional: [INotebookTracker, ICommandPalette],
   activate: (app: JupyterFrontEnd, notebooks: INotebookTracker | null, palette: ICommandPalette | null) => {
     if (!notebooks) return;
+    insertChanges(notebooks);
     const { commands, serviceManager } = app;
     const { kernelspecs } = serviceManager;
 

@@ -5,7 +5,7 @@
 
 import { unpack } from "./codec.js";
 import { listen } from "./dom.js";
-import type { Asker, Post, Reply, Request, WireState } from "./wire.js";
+import type { Asker, News, Post, Reply, Request, WireState } from "./wire.js";
 
 /** More at a time would only wait in Python, where they can neither be reordered nor taken back. */
 const AT_ONCE = 3;
@@ -13,6 +13,8 @@ const TIMEOUT_MS = 15_000;
 /** A report is drawn, and two runs are compared, only when somebody asks for it. */
 const LONG_MS = 120_000;
 const LONG = ["report", "compare"];
+/** Experiments wait for the cell that runs, and take their time. */
+const ENDLESS = ["try"];
 
 const SILENT = "Python does not answer; it may be busy running a cell.";
 const UNCONNECTED = "No connection to Python.";
@@ -25,6 +27,7 @@ interface Job {
   gone: AbortController;
   /** How often it was sent. */
   sent: number;
+  news: News | undefined;
 }
 
 const aborted = (): Error => new DOMException("This answer is no longer needed.", "AbortError");
@@ -77,12 +80,12 @@ export class Line implements Asker {
     this.refuse(reason || UNCONNECTED);
   }
 
-  ask(request: Request, signal?: AbortSignal): Promise<Reply> {
+  ask(request: Request, signal?: AbortSignal, news?: News): Promise<Reply> {
     return new Promise((resolve, reject) => {
       if (signal?.aborted) throw aborted();
       if (!this.post || this.state !== "live") throw new Error(this.reason || UNCONNECTED);
       const gone = new AbortController();
-      const job: Job = { request, resolve, reject, gone, sent: 0 };
+      const job: Job = { request, resolve, reject, gone, sent: 0, news };
       if (signal) {
         const drop = (): void => {
           this.waiting = this.waiting.filter((other) => other !== job);
@@ -138,22 +141,21 @@ export class Line implements Asker {
     };
     this.under++;
     job.sent++;
-    const timer = setTimeout(
-      () => {
-        leave();
-        if (way !== this.way) return;
-        if (job.gone.signal.aborted) this.silence(before);
-        else if (job.request.ask === "tiles" && job.sent < 2) this.waiting.push(job);
-        else {
-          this.fail(job, new Error(SILENT));
-          this.silence(before);
-        }
-        this.pump();
-      },
-      this.limits.timeout_ms ?? (LONG.includes(job.request.ask) ? LONG_MS : TIMEOUT_MS),
-    );
+    const late = (): void => {
+      leave();
+      if (way !== this.way) return;
+      if (job.gone.signal.aborted) this.silence(before);
+      else if (job.request.ask === "tiles" && job.sent < 2) this.waiting.push(job);
+      else {
+        this.fail(job, new Error(SILENT));
+        this.silence(before);
+      }
+      this.pump();
+    };
+    const limit = this.limits.timeout_ms ?? (LONG.includes(job.request.ask) ? LONG_MS : TIMEOUT_MS);
+    const timer = ENDLESS.includes(job.request.ask) ? undefined : setTimeout(late, limit);
     try {
-      const reply = (await unpack(await post(job.request, job.gone.signal))) as unknown as Reply;
+      const reply = (await unpack(await post(job.request, job.gone.signal, job.news))) as unknown as Reply;
       if (way === this.way) {
         this.heard++;
         this.reason = "";

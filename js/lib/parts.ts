@@ -136,8 +136,11 @@ function download(file: string, blob: Blob): void {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/** Code to copy. Lines may be marked as added or removed; Copy leaves the removed ones out. */
-export function codeBox(lines: readonly { kind: "removed" | "added" | "same"; text: string }[]): HTMLElement {
+/** Code to copy. Lines may be marked as added or removed; Copy leaves the removed ones out. A part of a text is not copied. */
+export function codeBox(
+  lines: readonly { kind: "removed" | "added" | "same"; text: string }[],
+  whole = true,
+): HTMLElement {
   const tags = { removed: "del", added: "ins", same: "span" } as const;
   const code = lines.flatMap((line, i): Child[] => [i > 0 && "\n", h(tags[line.kind], null, line.text)]);
   const stay = () =>
@@ -146,7 +149,11 @@ export function codeBox(lines: readonly { kind: "removed" | "added" | "same"; te
       .map((line) => line.text)
       .join("\n");
   // A long line scrolls; by keyboard too.
-  return h("div.fix", copyButton(stay), h("pre", { tabindex: "0", role: "group", "aria-label": "Code" }, ...code));
+  return h(
+    "div.fix",
+    whole && copyButton(stay),
+    h("pre", { tabindex: "0", role: "group", "aria-label": "Code" }, ...code),
+  );
 }
 
 export function snippet(code: string): HTMLElement {

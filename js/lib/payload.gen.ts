@@ -226,6 +226,7 @@ export interface Advice {
   view: TabId;
   link: string;
   target: TraceTarget | null;
+  tries?: string;
 }
 
 /** A line of a diff. See nbprof.display.markup. */
@@ -298,7 +299,15 @@ export interface CheckResult {
 export interface Tried {
   text: string;
   table: Table;
+  changes: Change[];
   code: FixLine[];
+}
+
+/** The change of the person's own cell that an experiment recommends. See nbprof.tools.overview.parts. */
+export interface Change {
+  experiment: string;
+  row: number;
+  lines: FixLine[];
 }
 
 /** Times by step and category; a category that was not recorded is absent. See nbprof.tools.steps.parts. */

@@ -29,11 +29,21 @@ export interface Hint {
   filter?: string;
 }
 
+/** What is offered while the kernel that recorded the run is there. */
+export interface Trials {
+  /** A button that has the remedies of a rule tried, with what it says meanwhile. */
+  attempt(rule: string, title: string, signal: AbortSignal): HTMLElement;
+  /** A button that inserts the cell with the change of an experiment. */
+  insertion(experiment: string, signal: AbortSignal): HTMLElement;
+}
+
 export interface ViewContext {
   payload: Payload;
   store: Store;
   /** Python, where this page may have a way to it; null in a saved page. Whether it is there now, `state` says. */
   asker: Asker | null;
+  /** Has remedies tried; null in a saved page. */
+  trials: Trials | null;
   /** Aborted when the view goes away: listeners, observers and frames end with it. */
   signal: AbortSignal;
   /** Opens another view, with context. */

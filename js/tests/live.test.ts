@@ -54,7 +54,36 @@ const listenTo = (line: Line): WireState[] => {
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
+describe("Letters", () => {
+  it("gives news of a request to who asked, and the answer after it", async () => {
+    const sent: { id: string }[] = [];
+    const letters = new Letters((message) => sent.push(message));
+    const heard: string[] = [];
+    const { signal } = new AbortController();
+    const answer = letters.post({ ask: "try" }, signal, (text) => heard.push(text));
+    const other = letters.post({ ask: "report" }, signal);
+    letters.receive({ id: sent[0]?.id, news: "trying: a" }, []);
+    letters.receive({ id: sent[1]?.id, news: "nobody hears it" }, []);
+    letters.receive({ id: sent[0]?.id, ok: true }, [packed({ ok: true })]);
+    letters.receive({ id: sent[1]?.id, ok: true }, [packed({ ok: true })]);
+    await Promise.all([answer, other]);
+    expect(heard).toEqual(["trying: a"]);
+  });
+});
+
 describe("Line", () => {
+  it("waits for experiments as long as they take", async () => {
+    const line = new Line();
+    const { post, sent } = fake();
+    await line.attach(post);
+    const asked = line.ask({ ask: "try" });
+    await settle();
+    vi.advanceTimersByTime(3_600_000);
+    expect(line.state).toBe("live");
+    await sent[0]?.answer({ ok: true, payload: 1 });
+    expect(await asked).toEqual({ ok: true, payload: 1 });
+  });
+
   it("is live once the greeting is answered, and greets with what the profile is known by", async () => {
     const line = new Line();
     const seen = listenTo(line);

@@ -395,6 +395,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
             why: ["it is faster, and the results are equal", HOSTILE],
           },
         ),
+        changes: [{ experiment: HOSTILE, row: 0, lines: [{ kind: "added", text: HOSTILE }] }],
         code: [{ kind: "added", text: HOSTILE }],
       },
       code: null,

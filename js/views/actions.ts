@@ -1,5 +1,6 @@
 /** What the header offers while Python is there: a comparison with another run, and the report as a file. */
 
+import { connected } from "../lib/connected.js";
 import { h, handled, listen, reason } from "../lib/dom.js";
 import { button } from "../lib/parts.js";
 import type { Notice } from "../lib/payload.js";
@@ -30,30 +31,8 @@ export interface Actions {
   setLive(live: boolean): void;
 }
 
-/** How long the connection may take before the reader is told that there is none, ms. */
-const CONNECT_MS = 15_000;
 const NONE =
   "No other run is open here or in the folder of this one. Profile another cell, or load a profile with nbprof.load(…).";
-
-/** Resolves when Python answers; rejects with the reason where it does not. */
-function connected(ask: Asker, connect: (() => void) | undefined, signal: AbortSignal): Promise<void> {
-  if (ask.state === "live") return Promise.resolve();
-  connect?.();
-  return new Promise((resolve, reject) => {
-    const heard = new AbortController();
-    const timer = setTimeout(() => {
-      heard.abort();
-      reject(new Error(ask.reason || "Python does not answer; it may be busy running a cell."));
-    }, CONNECT_MS);
-    listen(signal, "abort", () => clearTimeout(timer), { once: true });
-    ask.onState((state) => {
-      if (state !== "live") return;
-      clearTimeout(timer);
-      heard.abort();
-      resolve();
-    }, heard.signal);
-  });
-}
 
 function download(page: Uint8Array, name: string): void {
   const url = URL.createObjectURL(new Blob([page as BlobPart], { type: "text/html" }));

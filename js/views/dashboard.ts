@@ -16,6 +16,7 @@ import { actions } from "./actions.js";
 import { brand, footer, noticeLine, savedNotice, unknownTabs } from "./frame.js";
 import { hostPicker, OF_HOST, ofHost } from "./of-host.js";
 import { headTips } from "./tips.js";
+import { trials } from "./trials.js";
 import { wholeNote } from "./whole.js";
 
 export interface DashboardOptions {
@@ -44,6 +45,8 @@ export interface DashboardOptions {
   show?: (packed: Uint8Array | null) => Promise<void>;
   /** Whether a comparison is shown that was chosen in the header. */
   compared?: boolean;
+  /** Draws a newer payload of the same run for good. */
+  replace?: (packed: Uint8Array) => Promise<void>;
 }
 
 /** What a reader has made of a dashboard. */
@@ -183,6 +186,17 @@ export function dashboard(
       signal,
     );
   offered?.setLive(options.live ?? false);
+  const attempts = ask
+    ? trials(
+        {
+          ask,
+          ...(options.connect && { connect: options.connect }),
+          ...(options.replace && { replace: options.replace }),
+        },
+        signal,
+      )
+    : null;
+  attempts?.setLive(options.live ?? false);
   const bar = h(
     "div.bar-top",
     brand(),
@@ -224,6 +238,7 @@ export function dashboard(
         payload: OF_HOST.has(id) ? ofHost(payload, store.get("host")) : payload,
         store,
         asker: options.ask ?? null,
+        trials: attempts,
         signal: pane.abort.signal,
         go,
         width,
@@ -398,6 +413,7 @@ export function dashboard(
         return;
       }
       offered?.setLive(live);
+      attempts?.setLive(live);
       saved?.remove();
       saved = live || payload.meta.notice ? null : noticeLine(savedNotice(payload));
       if (saved) bar.after(saved);

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import os
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbprof.capture.experiments.requests import BUDGET_S, check_try
 from nbprof.capture.options import ALL, Options, options_of, signature
+from nbprof.capture.origin import BLOCK, Rerun, Unrepeatable
 from nbprof.capture.shield import Shield
 from nbprof.core import remedies
 from nbprof.core.errors import CaptureError, NbprofError
@@ -164,6 +164,7 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
                     from nbprof.profiles.load import open_recording
 
                 self.result = open_recording(recording)
+            self.result.run.origin = Unrepeatable(BLOCK)
         except KeyboardInterrupt:
             self._reason = (
                 f'reading the run was interrupted: nbprof.load("{recording.path}") opens it'
@@ -316,27 +317,32 @@ class Calls:
         finally:
             _busy_in = 0
 
-    def experiment(
+    def experiment(self, block: profile) -> None:
+        """Run the experiments of the findings on a call, and store the results with its run."""
+        if block.result is None or block.recording is None:
+            return
+        origin = block.result.run.origin
+        assert origin is not None
+        block.recording.info.tried = origin.attempt(
+            block.result.run, self._requested, self._budget, lambda _: None
+        )
+        block.recording.keep()
+
+    def remember(
         self,
         block: profile,
         function: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> None:
-        """Run the experiments of the findings on a call, and store the results with its run."""
+        """Have the profile know its call, to run it again."""
         if block.result is None or block.recording is None:
             return
-        from nbprof.capture.experiments import engine, program
+        from nbprof.capture.experiments import program
 
-        block.recording.info.tried = engine.try_remedies(
-            lambda: program.of_call(function, args, kwargs),
-            block.result,
-            self._options,
-            self._requested,
-            self._budget,
+        block.result.run.origin = Rerun(
+            lambda: program.of_call(function, args, kwargs), self._options, block.recording
         )
-        with contextlib.suppress(OSError):
-            block.recording.write()
 
 
 def decorate(
@@ -416,8 +422,10 @@ def decorate(
             __tracebackhide__ = True
             with calls.call() as block:
                 result = function(*args, **kwargs)
+            if block is not None:
+                calls.remember(block, function, args, kwargs)
             if requested and block is not None:
-                calls.experiment(block, function, args, kwargs)
+                calls.experiment(block)
             return result
 
     calls.wrapper = wrapper

@@ -8,8 +8,11 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from IPython.core.getipython import get_ipython
 from IPython.display import display, update_display
 
 AGAIN_S = 1.0
@@ -17,6 +20,25 @@ AGAIN_S = 1.0
 
 FIRST_LINE_S = 10.0
 """In a terminal, a line is written after this time, and again whenever the time has doubled."""
+
+
+@contextmanager
+def saying() -> Iterator[Callable[[str], None]]:
+    """Give a function that shows what is being done, in the output of the cell that runs.
+
+    Each text takes the place of the one before, and how long all took that of the last. Outside of
+    a notebook nothing is shown.
+    """
+    shell = get_ipython()
+    if shell is None:
+        yield lambda _: None
+        return
+    slot, began = Slot(shell), time.monotonic()
+    try:
+        yield lambda text: slot.line(f"nbprof: {text}")
+    finally:
+        if slot.ident:
+            slot.line(f"nbprof: the experiments took {time.monotonic() - began:.0f} s")
 
 
 class Slot:

@@ -7,6 +7,7 @@ import importlib
 import keyword
 import os
 import sys
+import weakref
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
@@ -16,11 +17,13 @@ from IPython.core.error import UsageError
 from nbprof.capture import recorded
 from nbprof.capture.experiments.requests import check_try
 from nbprof.capture.option_field import Setting, documented, option
+from nbprof.capture.origin import Rerun
 from nbprof.capture.shield import Shield, shielded
 from nbprof.core.errors import CaptureError, NbprofError
 from nbprof.core.garbage import importing
 from nbprof.core.receipt import info
 from nbprof.display.slot import Slot
+from nbprof.notebook import profile_button
 from nbprof.tools.names import by_word
 
 if TYPE_CHECKING:
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
     from nbprof.profiles.comparison import Comparison
     from nbprof.profiles.profile import Profile
     from nbprof.sources.recording import Recording
+
+_RUNNING = "A cell is running. Try it again when it has ended."
 
 
 @documented
@@ -331,6 +336,7 @@ class Cell:
             interrupted = "the analysis was interrupted; the run is saved: %nbprof shows it"
             if not recording.temporary:
                 interrupted += f", {again}"
+            profile.run.origin = self._origin(recording, profile)
             if self._show.out:
                 self._shell.user_ns[self._show.out] = profile
             if self._show.probe:
@@ -359,23 +365,35 @@ class Cell:
         recording.info.probe = probe(
             self._shell, self._options, self._code, profile, in_place=self._show.in_place
         )
-        with contextlib.suppress(OSError):
-            recording.write()
+        recording.keep()
 
     def _try(self, recording: Recording, profile: Profile) -> None:
         """Run the experiments of the findings, and store the results with the run."""
-        from nbprof.capture.experiments import engine, program
-
-        recording.info.tried = engine.try_remedies(
-            lambda: program.of_cell(self._shell, self._code),
-            profile,
-            self._options,
-            self._show.try_,
-            self._show.budget,
-            self._stage,
+        origin = profile.run.origin
+        assert origin is not None
+        recording.info.tried = origin.attempt(
+            profile.run, self._show.try_, self._show.budget, self._stage
         )
-        with contextlib.suppress(OSError):
-            recording.write()
+        recording.keep()
+
+    def _origin(self, recording: Recording, profile: Profile) -> Rerun:
+        """The cell, to run it again. It does not hold the profile, which holds it."""
+        from nbprof.capture.experiments import program
+
+        shell, code, held = self._shell, self._code, weakref.ref(profile)
+
+        def show() -> None:
+            later = held()
+            if later is not None and not self._show.quiet:
+                self.present(later)
+
+        return Rerun(
+            lambda: program.of_cell(shell, code),
+            self._options,
+            recording,
+            busy=lambda: _RUNNING if profile_button.runs_cell(shell) else "",
+            show=show,
+        )
 
     @property
     def _code(self) -> str:

@@ -108,12 +108,22 @@ class Magics(Protocol):
 
     waiting: Waiting
 
+    @property
+    def running_text(self) -> str:
+        """The text of the cell that runs."""
+
     def check(self, options: Sequence[str] | None) -> None:
         """Check options of a front end."""
 
 
 loaded: weakref.WeakKeyDictionary[Any, Magics] = weakref.WeakKeyDictionary()
 """The loaded magics by shell, which `nbprof.notebook.magic` registers."""
+
+
+def runs_cell(shell: Any) -> bool:
+    """Return whether a cell of the shell is running or waiting in an `await`."""
+    magics = loaded.get(shell)
+    return magics is not None and bool(magics.running_text)
 
 
 class Answer(dict[str, Any]):

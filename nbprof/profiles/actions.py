@@ -1,8 +1,10 @@
-"""Requests of the header of a dashboard: a report, other runs, and a comparison with one."""
+"""Requests of a dashboard's buttons: a report, other runs, a comparison with one, experiments."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +16,12 @@ from nbprof.profiles.live import registry
 if TYPE_CHECKING:
     from nbprof.run.run import Run
 
-REPORT, RUNS, COMPARE = "report", "runs", "compare"
+REPORT, RUNS, COMPARE, TRY, EDITED = "report", "runs", "compare", "try", "edited"
+_BUDGET_S = 60.0
+_INTERRUPTED = "It was interrupted."
+_NO_CELL = "The changed cell is not known any more. Try it again."
+tell: ContextVar[Callable[[str], object]] = ContextVar("tell", default=lambda _: None)
+"""Receives what a long request does, as a phrase."""
 
 
 def reply(run: Run, request: dict[str, Any]) -> bytes:
@@ -23,9 +30,16 @@ def reply(run: Run, request: dict[str, Any]) -> bytes:
     Raises
     ------
     NbprofError
-        The run to compare with is no longer in this kernel or in the folder of the run.
+        The run to compare with is no longer in this kernel or in the folder of the run. Or the
+        program of the run cannot run again.
     """
-    compute = {REPORT: _report, RUNS: _runs, COMPARE: _compare}[request["ask"]]
+    compute = {
+        REPORT: _report,
+        RUNS: _runs,
+        COMPARE: _compare,
+        TRY: _try,
+        EDITED: _edited,
+    }[request["ask"]]
     return codec.contain({"ok": True, **compute(run, request)})
 
 
@@ -68,6 +82,31 @@ def _compare(run: Run, request: dict[str, Any]) -> dict[str, Any]:
     runs = [before, run]
     packed = codec.pack(payload.attach(dashboard(run), payload.payload(runs, sides(runs), home=1)))
     return {"payload": np.frombuffer(packed, np.uint8)}
+
+
+def _try(run: Run, request: dict[str, Any]) -> dict[str, Any]:
+    """Run the experiments of a rule, and draw the run with their results."""
+    from nbprof.profiles import trials
+    from nbprof.tools.dashboard import dashboard
+
+    if run.origin is not None and (refusal := run.origin.refusal or run.origin.busy()):
+        raise NbprofError(refusal)
+    report = tell.get()
+    try:
+        with trials.interruptible():
+            trials.attempt(run, str(request.get("rule")), _BUDGET_S, report)
+    except KeyboardInterrupt:
+        raise NbprofError(_INTERRUPTED) from None
+    return {"payload": np.frombuffer(codec.pack(dashboard(run)), np.uint8)}
+
+
+def _edited(run: Run, request: dict[str, Any]) -> dict[str, Any]:
+    """The cell with the change of an experiment."""
+    rows = run.capture.tried.get("rows", []) if run.capture is not None else []
+    for row in rows:
+        if row.get("experiment") == request.get("experiment") and row.get("edited"):
+            return {"text": str(row["edited"])}
+    raise NbprofError(_NO_CELL)
 
 
 def _read(run: Run, key: object) -> Run:

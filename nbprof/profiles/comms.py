@@ -1,9 +1,10 @@
 """Answers requests of pages: the comm target "nbprof" of saved outputs, and a thread for slow ones.
 
 A message is {"id", "request"}; its answer {"id", "ok"} with one buffer, a container of
-`nbprof.display.codec`. The first request of an output is "hello" with the key of its profile. In
-JupyterLab 4.6 and later, comms are answered on a separate thread while a cell runs; so nothing here
-uses a framework, and only finished columns are read.
+`nbprof.display.codec`. Before that, {"id", "news"} may say what a long request does. The first
+request of an output is "hello" with the key of its profile. In JupyterLab 4.6 and later, comms are
+answered on a separate thread while a cell runs; so nothing here uses a framework, and only finished
+columns are read. Experiments run a cell again, where the kernel runs cells.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbprof.core.quiet import quietly
 from nbprof.display import codec
-from nbprof.profiles import actions
+from nbprof.profiles import actions, trials
 from nbprof.profiles.live import registry
 from nbprof.timeline import serve
 
@@ -29,7 +30,7 @@ _MOST_ID = 64
 _MOST_WAITING = 64
 """Limit on requests of all outputs that wait for the thread; a view has a few in flight."""
 _BUSY = "Too many requests are waiting. Try again in a moment."
-_ACTIONS = (actions.REPORT, actions.RUNS, actions.COMPARE)
+_ACTIONS = (actions.REPORT, actions.RUNS, actions.COMPARE, actions.TRY, actions.EDITED)
 # Answered by the thread, so that tiles of the timeline need not wait for them.
 _SLOW = {HELLO, *_ACTIONS, "search", "range", "many", "locate", "gaps", "open"}
 
@@ -105,6 +106,10 @@ def deliver(
         with contextlib.suppress(Exception):
             send({"id": ident, "ok": ok}, [packed])
 
+    def report(text: str) -> None:
+        with contextlib.suppress(Exception):
+            send({"id": ident, "news": text}, [])
+
     def work() -> None:
         if not is_open():
             return
@@ -115,7 +120,12 @@ def deliver(
         reply(packed, ok)
 
     ask = request.get("ask")
-    if not isinstance(ask, str) or ask not in _SLOW:
+    if ask == actions.TRY:
+        # It runs a cell again, and reports while it does.
+        context = contextvars.copy_context()
+        context.run(actions.tell.set, report)
+        trials.on_main_thread(lambda: context.run(work))
+    elif not isinstance(ask, str) or ask not in _SLOW:
         work()
     elif _jobs.qsize() >= _MOST_WAITING:
         reply(codec.contain({"ok": False, "error": _BUSY}), False)

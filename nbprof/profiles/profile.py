@@ -60,7 +60,8 @@ class Profile:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self._payload: tuple[int, Payload] | None = None
+        # With the number of events and the results of experiments that it is of.
+        self._payload: tuple[int, pd.DataFrame, Payload] | None = None
 
     def __dir__(self) -> list[str]:
         """Names for completion, without views that are empty for this profile."""
@@ -303,6 +304,46 @@ class Profile:
         """
         return self.run.tried.copy()
 
+    def try_(self, rule: str = "all", budget: float = 60.0) -> pd.DataFrame:
+        """Run the recorded program again with the remedies of its findings, and measure what they
+        save, as ``%%nbprof --try`` does.
+
+        The program is the cell that was recorded, on the variables as they are now, or the call of
+        a function that `nbprof.profile` decorates, on its arguments, which the profile holds. All
+        that it changes is restored. The results are added to `p.tried`, stored with the run, and
+        shown by its dashboard.
+
+        Parameters
+        ----------
+        rule : str
+            A rule of `p.advice`, or an experiment; ``"all"``: those of all findings.
+        budget : float
+            Seconds that all experiments may take.
+
+        Returns
+        -------
+        DataFrame
+            `p.tried`.
+
+        Raises
+        ------
+        NbprofError
+            The program cannot run again: the profile was loaded, or recorded by another kernel or
+            as a block. Or nothing could be tried, for the reason that is given.
+        CaptureError
+            There is no experiment for the rule, or the budget is invalid.
+
+        Examples
+        --------
+        >>> p.try_("optimizer_loop", budget=30)            # doctest: +SKIP
+        """
+        from nbprof.display.slot import saying
+        from nbprof.profiles import trials
+
+        with saying() as say:
+            trials.attempt(self.run, rule, budget, say)
+        return self.tried
+
     @property
     def hosts(self) -> list[str]:
         """The machines that were recorded."""
@@ -392,12 +433,18 @@ class Profile:
         from nbprof.tools import dashboard as payload
 
         max_events = payload.budget(events)
-        if self._payload is None or self._payload[0] != max_events:
-            self._payload = (
+        held = self._held_payload()
+        if held is None or held[0] != max_events:
+            held = self._payload = (
                 max_events,
+                self.run.tried,
                 payload.dashboard(self.run, events=max_events, progress=progress),
             )
-        return self._payload[1]
+        return held[2]
+
+    def _held_payload(self) -> tuple[int, pd.DataFrame, Payload] | None:
+        held = self._payload
+        return held if held is not None and held[1] is self.run.tried else None
 
     def widget(self, **options: Any) -> DashboardWidget:
         """A live anywidget of the dashboard; `widget.selected` holds the selected steps, to read or
@@ -498,8 +545,9 @@ class Profile:
         """Ten lines of plain text."""
         from nbprof.tools import dashboard, text
 
-        if self._payload is not None:
-            return text.summary(self._payload[1])
+        held = self._held_payload()
+        if held is not None:
+            return text.summary(held[2])
         return text.summary(dashboard.spoken(self.run))
 
     def brief(self, tokens: int = 1500, *, redact: Redact = False) -> str:

@@ -6,6 +6,7 @@ Its selected steps can be read and set from Python.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anywidget
@@ -13,6 +14,7 @@ import traitlets
 
 from nbprof.core.errors import NbprofError
 from nbprof.display import codec
+from nbprof.profiles import trials
 from nbprof.profiles.comms import answer, deliver
 from nbprof.profiles.report import bundle
 from nbprof.profiles.report.mimebundle import mimebundle
@@ -105,7 +107,14 @@ class DashboardWidget(anywidget.AnyWidget):
             selected=[] if selected is None else selected,
             **options,
         )
+        self._draw = partial(dashboard, run, tabs or None, events)
         self.on_msg(self._on_request)
+        trials.watch(run, self._tried)
+
+    def _tried(self) -> None:
+        """Shows the results of experiments."""
+        self._payload = self._draw()
+        self.packed = codec.pack(self._payload)
 
     def _on_request(self, _: Any, message: Any, __: Any) -> None:
         """Answers requests of the view for more of the trace than the payload has."""

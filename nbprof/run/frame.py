@@ -85,6 +85,12 @@ class Memo:
             value: T = self.values[name]
             return value
 
+    def forget(self, *names: str) -> None:
+        """Have values computed again: what they follow from has changed."""
+        with self._lock:
+            for name in names:
+                self.values.pop(name, None)
+
     def persisted(self, name: str, compute: Callable[[], T]) -> T:
         """The value of that name from the cache on disk, else computed and stored there.
 

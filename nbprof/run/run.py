@@ -37,6 +37,7 @@ from nbprof.sources.recording import CaptureInfo
 
 if TYPE_CHECKING:
     from nbprof.dialects.gpu.captures import Capture
+    from nbprof.run.origin import Origin
     from nbprof.timeline.drawable import Drawable
     from nbprof.timeline.serve import Timeline
 
@@ -48,7 +49,14 @@ class Run(ReceiptFrames, TorchOpFrames):
     ----------
     trace, interpret, source, capture, run_cache, given_peaks
         As for `Recording`.
+
+    Attributes
+    ----------
+    origin : Origin or None
+        The program, if this process recorded it.
     """
+
+    origin: Origin | None = None
 
     @classmethod
     def read(

@@ -157,6 +157,13 @@ SCHEMA: dict[str, list[Col]] = {
         ),
         text("why", "Why", "Why it is recommended, or is not."),
         text("code", "Code", "The change as diff lines: - removed, + added.", "code"),
+        text(
+            "diff",
+            "Diff",
+            "The change of the recorded cell, or of the one that defines the function, as diff"
+            " lines; empty if it is not recommended, or its place is not known.",
+            "code",
+        ),
     ],
     "devices": [
         _HOST,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -463,6 +464,11 @@ class Recording:
             "temporary": self.temporary is not None,
             **self.info.to_dict(),
         }
+
+    def keep(self) -> None:
+        """Write the info, if it can be written."""
+        with contextlib.suppress(OSError):
+            self.write()
 
     def write(self) -> None:
         """Write the info next to the trace files."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nbprof.capture.experiments import engine, program, register, turn
+from nbprof.capture.experiments import combination, engine, program, register, turn
 from nbprof.capture.experiments.observation import Observation
 from nbprof.capture.options import Options
 from nbprof.core.errors import CaptureError
@@ -213,6 +213,27 @@ def test_everything_is_given_back(name, fails, no_jax, one_thread, request):
     else:
         assert result is None
     assert int(os.environ[RUN]) >= 4
+
+
+@pytest.mark.parametrize("fails", [None, ValueError("no"), KeyboardInterrupt()])
+def test_everything_is_given_back_of_a_combination(fails, no_jax, one_thread):
+    names = ("zero_grad", "fused_optimizer", "cpu_threads", "loader_workers")
+    parts = [each for each in register.EXPERIMENTS if each.name in names]
+    assert len(combination.compatible(parts)) == len(names)
+    loop = Torch(zeros=True)
+    if fails is not None:
+        loop.fails = 4, fails
+    before, attributes = loop.state(), patched()
+    runner = engine.Engine(
+        program.of_call(loop.run, (), {}), Options(save=False), steps=STEPS, units=STEPS, budget_s=300.0
+    )  # fmt: skip
+    with contextlib.suppress(KeyboardInterrupt):
+        runner.run([(combination.combined(parts), "")])
+    assert loop.state() == before
+    assert patched() == attributes
+    if fails is None:
+        result = runner.tried[0]
+        assert (result.pairs, result.equal) == (engine.LEAST_PAIRS, True), result.why
 
 
 def test_a_compiled_model_is_measured_with_its_first_step(inductor):

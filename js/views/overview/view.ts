@@ -92,7 +92,12 @@ function gainOf({ per = STEP.per, gain_percent }: Advice): string {
 }
 
 /** What to do, with its evidence; `linked`: this dashboard has the view that shows it. */
-export function adviceCard(advice: Advice, context: ViewContext, linked = true): HTMLElement {
+export function adviceCard(
+  advice: Advice,
+  context: ViewContext,
+  linked = true,
+  attempt: HTMLElement | null = null,
+): HTMLElement {
   const [css, word] = SEVERITIES[advice.severity];
   const words = linked ? advice.link.replace(/\s*→$/, "") : "";
   return h(
@@ -109,6 +114,7 @@ export function adviceCard(advice: Advice, context: ViewContext, linked = true):
       h("p.ev", ...marked(advice.evidence)),
       advice.certainty && h("p.sure", certaintyOf(advice)),
       words && link(`${words} →`, () => context.go(advice.view, advice.target ? { target: advice.target } : undefined)),
+      attempt,
     ),
     advice.fix.length > 0 && codeBox(advice.fix),
   );
@@ -116,15 +122,18 @@ export function adviceCard(advice: Advice, context: ViewContext, linked = true):
 
 function nextSteps(overview: Overview, context: ViewContext): HTMLElement {
   const some = overview.advice.length > 0;
+  const { trials, signal } = context;
+  const attempt = ({ tries, title }: Advice): HTMLElement | null =>
+    tries && trials ? trials.attempt(tries, title, signal) : null;
   return h(
     "section.of-run",
     heading("Next steps", some ? "largest expected gain first; gains do not add up" : "", runTag()),
     overview.contention && h("p.contention", h("b", overview.contention)),
     overview.probe && h("p.contention", h("b", overview.probe.text), h("span.dim", overview.probe.detail)),
     some
-      ? h("ul.recs", ...overview.advice.map((advice) => adviceCard(advice, context, !overview.only)))
+      ? h("ul.recs", ...overview.advice.map((advice) => adviceCard(advice, context, !overview.only, attempt(advice))))
       : h("p.dim", overview.no_advice),
-    overview.tried && triedSection(overview.tried),
+    overview.tried && triedSection(overview.tried, context),
     checked(overview, context),
   );
 }

@@ -40,21 +40,33 @@ def with_results(findings: pd.DataFrame, tried: pd.DataFrame) -> pd.DataFrame:
 
 
 def sentence(result: Mapping[str, Any]) -> str:
-    """`fused optimizer: 1.20 ms [1.10, 1.30] faster, recommended: …`."""
-    gain = wording.real(result["gain_ms"])
-    if gain is None:
+    """`fused optimizer **−23 %** [21, 25] of a step, results equal`, and why it is not recommended.
+
+    In brackets is the interval of what it saves.
+    """
+    gain, step = wording.real(result["gain_ms"]), wording.real(result["baseline_ms"])
+    if gain is None or not step:
         return f"{result['title']}, {result['why']}"
-    low = wording.number(result["gain_low_ms"], 2)
-    high = wording.number(result["gain_high_ms"], 2)
-    advice = "not recommended"
-    if result["recommended"]:
-        advice = "recommended"
-    first = ""
-    if result["recommended"] and result["pays_after"]:
-        first = f"; it pays after {wording.plural(int(result['pays_after']), 'step')}"
-    if gain < 0:
-        return f"{result['title']} takes {wording.millis(-gain)} a step longer; {result['why']}"
-    return (
-        f"{result['title']} saves **{wording.millis(gain)}** a step, 95 % interval {low} to {high};"
-        f" {advice}: {result['why']}{first}"
+    saves, low, high = (
+        _percent(100 * float(result[name]) / step)
+        for name in ("gain_ms", "gain_low_ms", "gain_high_ms")
     )
+    sign = "−" if gain >= 0 else "+"
+    interval = f"[{low}, {high}] of a step"
+    text = f"{result['title']} **{sign}{saves.removeprefix('−')} %** {interval}, {_results(result)}"
+    if not result["recommended"]:
+        return f"{text}; not recommended: {result['why']}"
+    if result["pays_after"]:
+        text += f"; it pays after {wording.plural(int(result['pays_after']), 'step')}"
+    return text
+
+
+def _percent(value: float) -> str:
+    return f"{value:.{0 if abs(value) >= 10 else 1}f}".replace("-", "−")
+
+
+def _results(result: Mapping[str, Any]) -> str:
+    equal = result["equal"]
+    if equal is None or pd.isna(equal):
+        return "results not compared"
+    return "results equal" if equal else "results not equal"

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nbprof.capture.experiments import equality, statistics, turn
+from nbprof.capture.experiments import combination, equality, statistics, turn
 from nbprof.capture.experiments.equality import Equality
 from nbprof.capture.experiments.experiment import Change, Experiment
 from nbprof.capture.experiments.observation import Observation
 from nbprof.capture.experiments.program import Program, Refused
+from nbprof.capture.experiments.source import Source, diff
 from nbprof.capture.experiments.turn import Plan, Timing
 from nbprof.capture.options import Options
+from nbprof.capture.session import active
 from nbprof.capture.shield import shielded
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nbprof.profiles.profile import Profile
+    from nbprof.run.run import Run
 
 CONFIDENCE = 0.95
 LEAST_PAIRS, MOST_PAIRS = 6, 20
@@ -43,6 +48,7 @@ NOT_FASTER = "it is not significantly faster"
 SLOWER = "it is slower"
 FASTER = "it is faster, and the results are equal"
 LITTLE = f"it surely saves less than {100 * WORTH:g}% of a step"
+NO_MORE = "together they save no more than"
 UNKNOWN_RESULTS = "the results could not be compared: no losses or outputs were found"
 
 
@@ -74,6 +80,9 @@ class Tried:
         Why it is recommended, or is not.
     code : str
         The change as diff lines.
+    diff, edited : str
+        The change of the program's own cell as diff lines, and the changed cell; empty if it is not
+        recommended, or its place is not known.
     """
 
     experiment: str
@@ -81,6 +90,8 @@ class Tried:
     rule: str
     why: str
     code: str = ""
+    diff: str = ""
+    edited: str = ""
     baseline_ms: float = math.nan
     gain_ms: float = math.nan
     gain_low_ms: float = math.nan
@@ -161,14 +172,50 @@ class Engine:
                     self.tried.append(about)
                 else:
                     possible.append((experiment, rule))
+            # A share of the time is for the combination.
+            shares = len(possible)
+            if len(combination.compatible([experiment for experiment, _ in possible])) > 1:
+                shares += 1
+            helped = []
             for index, (experiment, rule) in enumerate(possible):
-                self._report(f"trying: {experiment.title}")
-                left = self._deadline - time.perf_counter()
-                self.tried.append(self._try(experiment, rule, left / (len(possible) - index)))
+                result = self._try(experiment, rule, shares - index)
+                self.tried.append(self._in_source(result, experiment))
+                if result.recommended:
+                    helped.append((experiment, result))
+            self._combine(helped)
         finally:
             with shielded():
                 for observation in self._observed:
                     observation.close()
+
+    def _combine(self, helped: list[tuple[Experiment, Tried]]) -> None:
+        """Try those changes together that helped, the most first."""
+        helped.sort(key=lambda each: -each[1].gain_ms)
+        together = combination.compatible([experiment for experiment, _ in helped])
+        if len(together) < 2:
+            return
+        experiment = combination.combined(together)
+        result = self._try(experiment, "", 1)
+        best = helped[0][1]
+        if result.recommended and result.gain_ms <= best.gain_ms:
+            result = replace(result, recommended=False, why=f"{NO_MORE} {best.title} alone")
+        self.tried.append(self._in_source(result, experiment))
+
+    def _in_source(self, result: Tried, experiment: Experiment) -> Tried:
+        """The result with the change of the program's source, if its place is known."""
+        if not result.recommended or experiment.edit is None or not self._program.source:
+            return result
+        # A diff is not worth the result.
+        with contextlib.suppress(Exception):
+            located = experiment.edit(self._source, self._observed)
+            if located is not None and (edited := located.source.changed(located.edits)):
+                return replace(result, diff=diff(located.source.text, edited), edited=edited)
+        return result
+
+    @cached_property
+    def _source(self) -> Source:
+        program = self._program
+        return Source(program.source, self._observed[0].namespace, program.python)
 
     def _observe(self) -> None:
         for _ in range(2):
@@ -200,7 +247,10 @@ class Engine:
         steps = max(_LEAST_STEPS, min(_MOST_STEPS, math.ceil(_WINDOW_S / step_s)))
         return Plan(warmup, min(steps, self._steps - warmup))
 
-    def _try(self, experiment: Experiment, rule: str, share_s: float) -> Tried:
+    def _try(self, experiment: Experiment, rule: str, shares: int) -> Tried:
+        """The result of one experiment, which may take one of so many shares of the time left."""
+        self._report(f"trying: {experiment.title}")
+        share_s = (self._deadline - time.perf_counter()) / shares
         about = Tried(experiment.name, experiment.title, rule, "", experiment.code)
         change = experiment.change(self._observed[0])
         try:
@@ -327,7 +377,7 @@ def _objection(measured: Tried, results: Equality) -> str:
 
 def try_remedies(
     make: Callable[[], Program],
-    profile: Profile,
+    profile: Profile | Run,
     options: Options,
     requested: str,
     budget_s: float,
@@ -339,7 +389,7 @@ def try_remedies(
     ----------
     make : callable
         Makes the program that was recorded.
-    profile : Profile
+    profile : Profile or Run
     options : Options
         Of the recording.
     requested : str
@@ -354,12 +404,16 @@ def try_remedies(
         results as `Tried.to_dict` has them.
     """
     from nbprof.capture.experiments import register
+    from nbprof.run.run import Run
 
-    capture = profile.run.capture
+    run = profile if isinstance(profile, Run) else profile.run
+    capture = run.capture
     steps = capture.steps_seen if capture is not None else 0
     backend = capture.backend if capture is not None else ""
-    rules = profile.run.predicted_advice["rule"].tolist()
+    rules = run.predicted_advice["rule"].tolist()
     experiments = register.chosen(requested, rules, backend)
+    if active() is not None:
+        return {"text": f"{_NOTHING}: a recording is running.", "rows": []}
     if capture is not None and capture.cell_failed:
         return {"text": f"{_NOTHING}: the program did not finish.", "rows": []}
     if not experiments:
@@ -371,7 +425,7 @@ def try_remedies(
             make(),
             options,
             steps=steps,
-            units=len(profile.run.steps),
+            units=len(run.steps),
             budget_s=budget_s,
             report=report,
         )

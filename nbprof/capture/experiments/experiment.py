@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from nbprof.capture.patches import Patches
 
 if TYPE_CHECKING:
+    from nbprof.capture.experiments.edits import Find
     from nbprof.capture.experiments.observation import Observation
 
 
@@ -56,6 +57,11 @@ class Experiment:
         The change in the program's own code, as diff lines.
     unequal : str
         Why results may differ although the change is right, as a clause.
+    edit : callable or None
+        Locates the change in the program's source; see `nbprof.capture.experiments.edits`.
+    touches : tuple of str
+        What it changes, as ``loader``. Experiments that change different things are combined;
+        without this it is combined with none.
     """
 
     name: str
@@ -66,6 +72,8 @@ class Experiment:
     change: Callable[[Observation], Change]
     code: str
     unequal: str = ""
+    touches: tuple[str, ...] = ()
+    edit: Find | None = None
 
 
 def available_cores() -> int:

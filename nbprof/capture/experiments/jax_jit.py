@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import CodeType, FunctionType
 from typing import Any
 
+from nbprof.capture.experiments.edits import located
 from nbprof.capture.experiments.experiment import Change, Experiment
 from nbprof.capture.experiments.observation import Observation
+from nbprof.capture.experiments.source import Located, Source, of_function
 from nbprof.capture.patches import Patches
 
 _HOLE = "nbprof: the compiled function"
@@ -94,6 +96,20 @@ def _refusal(observation: Observation) -> str:
     )
 
 
+def _in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
+    """The line above the only function, in the cell that defines it."""
+    del source
+    functions = _functions(observed[0])
+    defined = of_function(functions[0]) if len(functions) == 1 else None
+    if defined is None:
+        return None
+    cell, definition = defined
+    name = cell.name_of(sys.modules["jax"])
+    if not name:
+        return None
+    return located(cell, cell.decorated(definition, f"{name}.jit"))
+
+
 EXPERIMENTS = (
     Experiment(
         "jax_jit",
@@ -105,5 +121,7 @@ EXPERIMENTS = (
         "- params, loss = step(params, batch)\n"
         "+ step = jax.jit(step)\n"
         "+ params, loss = step(params, batch)",
+        touches=("functions",),
+        edit=_in_source,
     ),
 )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import sys
+from collections.abc import Mapping, Sequence
 from functools import partial, wraps
 from typing import Any
 
+from nbprof.capture.experiments.edits import calls_of_method, located, name_of
 from nbprof.capture.experiments.experiment import Change, Experiment
 from nbprof.capture.experiments.observation import Observation
+from nbprof.capture.experiments.source import Located, Source
 from nbprof.capture.patches import Patches
 from nbprof.frameworks.register import TENSORFLOW
 
@@ -92,6 +96,32 @@ def _not_jit(observation: Observation) -> str:
     return ""
 
 
+def _in_compile(
+    arguments: Mapping[str, str], source: Source, observed: Sequence[Observation]
+) -> Located | None:
+    """The only call of `compile` of the only model."""
+    models = observed[0].keras_models
+    call = _compile_call(source, observed)
+    if call is None:
+        return None
+    return located(source, source.with_arguments(call, arguments, type(models[0]).compile))
+
+
+def _compile_call(source: Source, observed: Sequence[Observation]) -> ast.Call | None:
+    models = observed[0].keras_models
+    name = name_of(observed, models[0]) if len(models) == 1 else ""
+    calls = calls_of_method(source, name, "compile") if name else []
+    return calls[0] if len(calls) == 1 else None
+
+
+def _not_eager_in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
+    call = _compile_call(source, observed)
+    # Another setting may make it run eagerly.
+    if call is None or all(keyword.arg != "run_eagerly" for keyword in call.keywords):
+        return None
+    return _in_compile({"run_eagerly": "False"}, source, observed)
+
+
 EXPERIMENTS = (
     Experiment(
         "keras_graph",
@@ -101,6 +131,8 @@ EXPERIMENTS = (
         _not_eager,
         partial(Settings, False),
         "- model.compile(..., run_eagerly=True)\n+ model.compile(...)",
+        touches=("keras model",),
+        edit=_not_eager_in_source,
     ),
     Experiment(
         "keras_jit_compile",
@@ -110,5 +142,7 @@ EXPERIMENTS = (
         _not_jit,
         partial(Settings, True),
         "- model.compile(...)\n+ model.compile(..., jit_compile=True)",
+        touches=("keras model",),
+        edit=partial(_in_compile, {"jit_compile": "True"}),
     ),
 )

@@ -104,6 +104,8 @@ class Observation:
     values : list of Value
     namespace : dict
         The variables of the program.
+    names : list of (str, object)
+        The variables that hold any of these objects at the end of the turn.
     seen : list
         Objects of the program: functions, containers, arrays.
     """
@@ -119,6 +121,7 @@ class Observation:
         self.backward = self.zeros = False
         self.values: list[Value] = []
         self.namespace: dict[str, Any] = {}
+        self.names: list[tuple[str, Any]] = []
         self.seen: list[Any] = []
         self._outputs = self._elements = 0
 
@@ -276,8 +279,12 @@ class Observation:
         if not self.values:
             for value in filter(_is_variable, self.seen):
                 self._left("variable", value)
+        used = [*self.loaders, *self.optimizers, *self.datasets, *self.keras_models]
+        used += [root.module for root in self.roots]
         for name in sorted(everything(namespace)):
             self._left(name, namespace[name])
+            if any(namespace[name] is each for each in used):
+                self.names.append((name, namespace[name]))
         for container in self.seen:
             if type(container) in (list, dict):
                 self._left("container", container)

@@ -37,6 +37,8 @@ class Program:
         Runs it.
     source : str
         Its text, to see which framework it uses.
+    python : str
+        The same where magics are calls.
     hidden : callable
         A context in which its output is not shown.
     """
@@ -48,11 +50,13 @@ class Program:
         run: Callable[[], object],
         *,
         source: str = "",
+        python: str = "",
         hidden: Callable[[], contextlib.AbstractContextManager[object]] | None = None,
     ) -> None:
         self.namespace = namespace
         self.run = run
         self.source = source
+        self.python = python
         self._names = names
         self._hidden = hidden or _no_output
 
@@ -149,7 +153,8 @@ def of_cell(shell: Any, source: str) -> Program:
     def run() -> None:
         exec(code, namespace)  # noqa: S102 - running the user's cell is the task
 
-    return Program(namespace, _names(tree, namespace), run, source=source, hidden=_unseen)
+    names = _names(tree, namespace)
+    return Program(namespace, names, run, source=source, python=text, hidden=_unseen)
 
 
 def of_call(

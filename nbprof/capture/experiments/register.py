@@ -87,3 +87,12 @@ def chosen(
 def _of_backend(experiment: Experiment, backend: str) -> bool:
     recorder = {"keras": "tensorflow"}.get(experiment.framework, experiment.framework)
     return backend in (recorder, "", "python")
+
+
+def rules_of(backend: str) -> frozenset[str]:
+    """The rules that have an experiment for a recorded framework."""
+    rules: set[str] = set()
+    for experiment in EXPERIMENTS:
+        if experiment.framework in sys.modules and _of_backend(experiment, backend):
+            rules.update(experiment.rules)
+    return frozenset(rules)

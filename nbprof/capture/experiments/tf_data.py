@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
+from nbprof.capture.experiments.edits import calls_of_method, located, made_by_program, name_of
 from nbprof.capture.experiments.experiment import Change, Experiment
 from nbprof.capture.experiments.observation import Observation, dataset_class
+from nbprof.capture.experiments.source import Located, Source
 from nbprof.capture.patches import Patches
 
 _AHEAD = 4
@@ -128,6 +131,50 @@ def _not_parallel(observation: Observation) -> str:
     return "the pipeline has no map that makes one call at a time"
 
 
+def _prefetched_in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
+    """The end of the statement that makes the only dataset."""
+    datasets = made_by_program(_datasets, observed)
+    name = name_of(observed, datasets[0]) if len(datasets) == 1 else ""
+    statement = source.assignment(name) if name else None
+    if statement is None:
+        return None
+    return located(source, source.with_method(statement, f".prefetch({_AHEAD})"))
+
+
+def _parallel_in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
+    """The calls of `map` that make one call at a time, if all of them are in the cell."""
+    tensorflow = source.name_of(sys.modules["tensorflow"])
+    datasets = made_by_program(_datasets, observed)
+    if not tensorflow or len(datasets) != 1:
+        return None
+    serial = sum(node.op == _SERIAL for node in _graph(datasets[0]).node)
+    calls = []
+    for call in calls_of_method(source, "", "map"):
+        parallel = any(keyword.arg == "num_parallel_calls" for keyword in call.keywords)
+        if not parallel and len(call.args) == 1 and _is_dataset(source, call):
+            calls.append(call)
+    if len(calls) != serial:
+        return None
+    arguments = {"num_parallel_calls": f"{tensorflow}.data.AUTOTUNE"}
+    method = dataset_class().map
+    edits = [source.with_arguments(call, arguments, method) for call in calls]
+    return located(source, *edits)
+
+
+def _datasets(observation: Observation) -> list[Any]:
+    return observation.datasets
+
+
+def _is_dataset(source: Source, node: ast.expr) -> bool:
+    """Return whether an expression is a chain of calls that begins with a dataset."""
+    while isinstance(node, (ast.Call, ast.Attribute)):
+        value = source.value(node)
+        if isinstance(value, type) and issubclass(value, dataset_class()):
+            return True
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return isinstance(source.value(node), dataset_class())
+
+
 EXPERIMENTS = (
     Experiment(
         "tf_data_prefetch",
@@ -137,6 +184,8 @@ EXPERIMENTS = (
         _not_prefetched,
         lambda _: Rebuilt(_prefetched),
         f"- dataset\n+ dataset.prefetch({_AHEAD})",
+        touches=("prefetch",),
+        edit=_prefetched_in_source,
     ),
     Experiment(
         "tf_data_parallel_map",
@@ -146,5 +195,7 @@ EXPERIMENTS = (
         _not_parallel,
         lambda _: Rebuilt(_parallel),
         "- dataset.map(function)\n+ dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)",
+        touches=("map",),
+        edit=_parallel_in_source,
     ),
 )

@@ -7,6 +7,7 @@ import sys
 from functools import partial, wraps
 from typing import Any
 
+from nbprof.capture.experiments.edits import in_constructor
 from nbprof.capture.experiments.experiment import Change, Experiment, available_cores
 from nbprof.capture.experiments.observation import Observation, end_workers
 from nbprof.capture.patches import Patches
@@ -111,6 +112,15 @@ def _experiment(name: str, count: int) -> Experiment:
         f"+ DataLoader(..., num_workers={count}, persistent_workers=True,"
         f" prefetch_factor={_AHEAD})",
         unequal="random items always differ, as each worker draws numbers of its own",
+        touches=("loader",),
+        edit=in_constructor(
+            lambda observation: observation.loaders,
+            {
+                "num_workers": str(count),
+                "persistent_workers": "True",
+                "prefetch_factor": str(_AHEAD),
+            },
+        ),
     )
 
 

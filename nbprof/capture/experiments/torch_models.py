@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from nbprof.capture.experiments.edits import located, made_by_program, name_of
 from nbprof.capture.experiments.experiment import Change, Experiment
 from nbprof.capture.experiments.observation import Observation, around_roots
+from nbprof.capture.experiments.source import Located, Source
 from nbprof.capture.patches import Patches
 
 _HOST = ("tiny_eager_ops", "time_loop", "host_ops", "host_bound", "small_kernels")
@@ -219,6 +221,22 @@ def _not_inference(observation: Observation) -> str:
     return "no model in evaluation mode is called with gradients enabled"
 
 
+def _modules(observation: Observation) -> list[Any]:
+    return list({id(root.module): root.module for root in observation.roots}.values())
+
+
+def _compiled_in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
+    """A line below the assignment of each module, if the cell makes them."""
+    edits = []
+    for module in made_by_program(_modules, observed):
+        name = name_of(observed, module)
+        statement = source.assignment(name) if name else None
+        if statement is None:
+            return None
+        edits.append(source.after(statement, f"{name}.compile()"))
+    return located(source, *edits)
+
+
 EXPERIMENTS = (
     Experiment(
         "torch_compile",
@@ -228,6 +246,8 @@ EXPERIMENTS = (
         _not_compiled,
         Compiled,
         "+ model.compile()",
+        touches=("modules",),
+        edit=_compiled_in_source,
     ),
     Experiment(
         "bfloat16",
@@ -239,6 +259,7 @@ EXPERIMENTS = (
         "- loss = loss_of(model(x), y)\n"
         '+ with torch.autocast("cpu", dtype=torch.bfloat16):\n'
         "+     loss = loss_of(model(x), y)",
+        touches=("modules",),
     ),
     Experiment(
         "channels_last",
@@ -249,6 +270,7 @@ EXPERIMENTS = (
         lambda _: ChannelsLast(),
         "+ model = model.to(memory_format=torch.channels_last)\n"
         "+ x = x.to(memory_format=torch.channels_last)",
+        touches=("modules",),
     ),
     Experiment(
         "inference_mode",
@@ -258,5 +280,6 @@ EXPERIMENTS = (
         _not_inference,
         lambda _: Around(_for_inference),
         "- output = model(x)\n+ with torch.inference_mode():\n+     output = model(x)",
+        touches=("modules",),
     ),
 )

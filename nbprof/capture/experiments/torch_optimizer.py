@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import Any
 
+from nbprof.capture.experiments.edits import calls_of_method, in_constructor, located
 from nbprof.capture.experiments.experiment import Change, Experiment
 from nbprof.capture.experiments.observation import Observation
+from nbprof.capture.experiments.source import Located, Source
 from nbprof.capture.patches import Patches
 
 _RULES = ("optimizer_loop", "tiny_eager_ops", "host_ops", "host_bound", "small_kernels")
@@ -130,6 +133,24 @@ def _refusal(takes: Callable[[Any], str], observation: Observation) -> str:
     return ""
 
 
+def _optimizers(observation: Observation) -> list[Any]:
+    return observation.optimizers
+
+
+def _in_zero_grad(source: Source, observed: Sequence[Observation]) -> Located | None:
+    """The only call that asks for zeros, of the optimizer or of the model."""
+    del observed
+    calls = []
+    for call in calls_of_method(source, "", "zero_grad"):
+        values = [*call.args[:1], *(each.value for each in call.keywords)]
+        if any(isinstance(value, ast.Constant) and value.value is False for value in values):
+            calls.append(call)
+    if len(calls) != 1:
+        return None
+    method = sys.modules["torch"].optim.Optimizer.zero_grad
+    return located(source, source.with_arguments(calls[0], {"set_to_none": "True"}, method))
+
+
 def _no_zeros(observation: Observation) -> str:
     if observation.zeros:
         return ""
@@ -145,6 +166,8 @@ EXPERIMENTS = (
         partial(_refusal, _not_fused),
         lambda _: Groups({"fused": True, "foreach": False}, _not_fused),
         "- torch.optim.AdamW(parameters, ...)\n+ torch.optim.AdamW(parameters, ..., fused=True)",
+        touches=("optimizer",),
+        edit=in_constructor(_optimizers, {"fused": "True"}, without=("foreach",)),
     ),
     Experiment(
         "foreach_optimizer",
@@ -154,6 +177,8 @@ EXPERIMENTS = (
         partial(_refusal, _not_foreach),
         lambda _: Groups({"foreach": True}, _not_foreach),
         "- torch.optim.AdamW(parameters, ...)\n+ torch.optim.AdamW(parameters, ..., foreach=True)",
+        touches=("optimizer",),
+        edit=in_constructor(_optimizers, {"foreach": "True"}, without=("fused",)),
     ),
     Experiment(
         "zero_grad",
@@ -163,5 +188,7 @@ EXPERIMENTS = (
         _no_zeros,
         lambda _: NoZeros(),
         "- optimizer.zero_grad(set_to_none=False)\n+ optimizer.zero_grad()",
+        touches=("gradients",),
+        edit=_in_zero_grad,
     ),
 )

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import sys
+from collections.abc import Sequence
 
+from nbprof.capture.experiments.edits import located
 from nbprof.capture.experiments.experiment import Change, Experiment, available_cores
 from nbprof.capture.experiments.observation import Observation
+from nbprof.capture.experiments.source import Located, Source
 from nbprof.capture.patches import Patches
 
 
@@ -28,6 +32,19 @@ def _refusal(observation: Observation) -> str:
     return ""
 
 
+def _in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
+    """The only call that sets the number of threads, if there is one."""
+    del observed
+    function = sys.modules["torch"].set_num_threads
+    calls = [call for call in source.calls() if source.value(call.func) is function]
+    if len(calls) != 1 or len(calls[0].args) != 1:
+        return None
+    number = calls[0].args[0]
+    if not isinstance(number, ast.Constant):
+        return None
+    return located(source, source.replaced(number, str(available_cores())))
+
+
 EXPERIMENTS = (
     Experiment(
         "cpu_threads",
@@ -37,5 +54,7 @@ EXPERIMENTS = (
         _refusal,
         lambda _: Threads(),
         "+ torch.set_num_threads(len(os.sched_getaffinity(0)))",
+        touches=("threads",),
+        edit=_in_source,
     ),
 )

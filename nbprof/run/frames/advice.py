@@ -290,6 +290,12 @@ class AdviceFrames(OverviewFrames, HostFrames):
             rows = self.capture.tried.get("rows", [])
         return tried.frame(rows)
 
+    def keep_tried(self, tried: dict[str, Any]) -> None:
+        """Take the results of experiments that ran after the run was read."""
+        assert self.capture is not None
+        self.capture.tried = tried
+        self.memo.forget("tried", "overview")
+
     @property
     def advice(self) -> pd.DataFrame:
         """Findings with evidence and fix, largest gain first, and what experiments gave."""

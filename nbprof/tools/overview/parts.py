@@ -71,6 +71,8 @@ class Advice(Part):
     view: TabId
     link: str
     target: TraceTarget | None
+    tries: str = ""
+    """The rule, if the kernel that recorded the run has an experiment for it."""
 
 
 class Probe(Part):
@@ -80,13 +82,24 @@ class Probe(Part):
     detail: str
 
 
+class Change(Part):
+    """The change of the person's own cell that an experiment recommends."""
+
+    experiment: str
+    row: int
+    """Of the table."""
+    lines: list[FixLine]
+
+
 class Tried(Part):
     """Results of experiments (`--try`), and a sentence on those that were not run."""
 
     text: str
     table: Table
+    changes: list[Change]
+    """The recommended changes whose place in the cell is known."""
     code: list[FixLine]
-    """The changes that are recommended."""
+    """The other changes that are recommended."""
 
 
 class CodeCell(Part):

@@ -12,7 +12,6 @@ from nbprof.analysis.verdict import COVERED, covered_by_steps
 from nbprof.core.guard import guarded
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY
-from nbprof.display.markup import FixLine
 from nbprof.formats.register import by_name
 from nbprof.schema import frames
 from nbprof.tools import register
@@ -37,6 +36,7 @@ from nbprof.tools.overview.parts import (
     Advice,
     Bare,
     BareTime,
+    Change,
     CheckResult,
     Confidence,
     HostPart,
@@ -137,11 +137,21 @@ def _tried(run: Run) -> Tried | None:
     if run.capture is None or not run.capture.tried:
         return None
     frame = run.tried
-    code: list[FixLine] = []
-    for text in frame.loc[frame["recommended"], "code"]:
-        code += fix_lines(text)
+    changes, code = [], []
+    for row, result in enumerate(frame.to_dict("records")):
+        if not result["recommended"]:
+            continue
+        if result["diff"]:
+            lines = fix_lines(result["diff"])
+            changes.append(Change(experiment=result["experiment"], row=row, lines=lines))
+        elif result["rule"] or len(frame) == 1:
+            # That of a combination stands with its parts.
+            code += fix_lines(result["code"])
     return Tried(
-        text=str(run.capture.tried["text"]), table=table(frame, "tried", _TRIED), code=code
+        text=str(run.capture.tried["text"]),
+        table=table(frame, "tried", _TRIED),
+        changes=changes,
+        code=code,
     )
 
 
@@ -660,7 +670,13 @@ def _advice(run: Run, row: dict[Any, Any]) -> Advice:
         view=view or "overview",
         link=link.replace("GPU kernels", f"{chip(run)} kernels"),
         target=target,
+        tries=_tries(run, str(row.get("rule") or "")),
     )
+
+
+def _tries(run: Run, rule: str) -> str:
+    """The rule, if this process can try its remedy."""
+    return rule if run.origin is not None and rule in run.origin.rules else ""
 
 
 def _no_advice(run: Run) -> str:

@@ -185,6 +185,10 @@ def tried(overview: Overview) -> str:
     for head in table.columns:
         sides += "r" if head.kind == "number" else "l"
     html += markup.table("", "", [head.label for head in table.columns], rows, sides)
+    for change in overview.tried.changes:
+        title = table.cell("title", change.row)
+        html += markup.paragraph(f"{markup.text(title)}, in the cell:")
+        html += markup.diff(change.lines)
     return html + markup.diff(overview.tried.code)
 
 

@@ -1,0 +1,313 @@
+"""The change of an experiment as a diff of the person's cell: where it is sure, and nowhere else."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import ClassVar
+
+import pytest
+
+from nbprof.capture.experiments import edits, register
+from nbprof.capture.experiments.source import Source, diff, of_function
+
+
+class Loader:
+    """A class whose calls are changed."""
+
+    made: ClassVar[list] = []
+
+    def __init__(self, dataset=None, batch_size=1, shuffle=False, num_workers=0, *, pin=False):
+        self.given = num_workers, pin
+        Loader.made.append(self)
+
+
+@pytest.fixture(autouse=True)
+def library(monkeypatch):
+    """The class in a package, to import it by several names."""
+    package, module = ModuleType("somelib"), ModuleType("somelib.data")
+    package.data = module
+    module.Loader = Loader
+    monkeypatch.setitem(sys.modules, "somelib", package)
+    monkeypatch.setitem(sys.modules, "somelib.data", module)
+
+
+def turns(text, before):
+    """What two turns of a cell use, each from the same variables, and the variables afterwards."""
+    observed = []
+    for _ in range(2):
+        Loader.made = []
+        namespace = dict(before)
+        exec(compile(text, "<cell>", "exec"), namespace)
+        used = [value for value in namespace.values() if isinstance(value, Loader)]
+        used += [each for each in Loader.made if each not in used]
+        names = [(name, value) for name, value in namespace.items() if isinstance(value, Loader)]
+        observed.append(SimpleNamespace(loaders=used, names=names))
+    return observed, namespace
+
+
+WORKERS = edits.in_constructor(lambda o: o.loaders, {"num_workers": "4"}, without=("pin",))
+BOTH = edits.in_constructor(lambda o: o.loaders, {"num_workers": "4", "pin": "True"})
+
+
+def changed(text, find=WORKERS, **before):
+    """The changed cell; empty if the place is not found."""
+    observed, namespace = turns(text, before)
+    place = find(Source(text, namespace), observed)
+    return place.source.changed(place.edits) if place is not None else ""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "from somelib.data import Loader\nx = Loader(1)",
+            "from somelib.data import Loader\nx = Loader(1, num_workers=4)",
+        ),
+        # Aliases, at the top and in functions.
+        (
+            "import somelib.data as d\nx = d.Loader()",
+            "import somelib.data as d\nx = d.Loader(num_workers=4)",
+        ),
+        (
+            "import somelib.data\nfor x in [somelib.data.Loader(1)]: pass",
+            "import somelib.data\nfor x in [somelib.data.Loader(1, num_workers=4)]: pass",
+        ),
+        (
+            "def f():\n    from somelib.data import Loader as L\n    return L(1)\nx = f()",
+            "def f():\n    from somelib.data import Loader as L\n    return L(1, num_workers=4)\nx = f()",
+        ),
+        # A trailing comma, parentheses, text that is longer in bytes than in characters.
+        (
+            "from somelib.data import Loader\nx = Loader(1, )",
+            "from somelib.data import Loader\nx = Loader(1, num_workers=4 )",
+        ),
+        (
+            "from somelib.data import Loader\nx = Loader((1))  # one",
+            "from somelib.data import Loader\nx = Loader((1), num_workers=4)  # one",
+        ),
+        (
+            "from somelib.data import Loader\né, x = 'äöü', Loader('ß')",
+            "from somelib.data import Loader\né, x = 'äöü', Loader('ß', num_workers=4)",
+        ),
+        # The value is there already, by name or by place.
+        (
+            "from somelib.data import Loader\nx = Loader(1, num_workers=(0), shuffle=True)",
+            "from somelib.data import Loader\nx = Loader(1, num_workers=(4), shuffle=True)",
+        ),
+        (
+            "from somelib.data import Loader\nx = Loader(1, 2, True, 0)",
+            "from somelib.data import Loader\nx = Loader(1, 2, True, 4)",
+        ),
+        # Several lines.
+        (
+            "from somelib.data import Loader\nx = Loader(\n    1,\n    batch_size=2,  # two\n)",
+            "from somelib.data import Loader\nx = Loader(\n    1,\n    batch_size=2,  # two\n    num_workers=4,\n)",
+        ),
+        (
+            "from somelib.data import Loader\nx = Loader(\n    1,\n    2  # two\n)",
+            "from somelib.data import Loader\nx = Loader(\n    1,\n    2,  # two\n    num_workers=4\n)",
+        ),
+        (
+            "from somelib.data import Loader\nx = Loader(1,\n           2)",
+            "from somelib.data import Loader\nx = Loader(1,\n           2, num_workers=4)",
+        ),
+        (
+            "from somelib.data import Loader\nx = Loader(\n    *[], dataset=1)",
+            "",
+        ),
+        (
+            "from somelib.data import Loader\nx = Loader(**{'num_workers': 2})",
+            "",
+        ),
+        # Beside this argument the change would be another one.
+        ("from somelib.data import Loader\nx = Loader(1, pin=True)", ""),
+        # Several candidates: only one of them used; or one that makes several.
+        ("from somelib.data import Loader\nx = Loader(1)\ny = Loader(2)", ""),
+        ("from somelib.data import Loader\nx = Loader(1)\nif 0: y = Loader(2)", ""),
+        ("from somelib.data import Loader\nx = [Loader(i) for i in range(2)]", ""),
+        # The name is another function's own, or made by something else.
+        ("from somelib.data import Loader\ndef f(Loader):\n    return Loader(1)\nx = f(Loader)", ""),
+        ("from somelib import data\nmake = {'a': data.Loader}\nx = make['a'](1)", ""),
+    ],
+)  # fmt: skip
+def test_an_argument_is_given_to_the_only_call(text, expected):
+    assert changed(text) == expected
+
+
+def test_several_arguments_have_lines_of_their_own():
+    text = "from somelib.data import Loader\nx = Loader(\n    1,\n)"
+    assert changed(text, BOTH).endswith("    1,\n    num_workers=4,\n    pin=True,\n)")
+    text = "from somelib.data import Loader\nx = Loader(\n    1\n)"
+    assert changed(text, BOTH).endswith("    1,\n    num_workers=4,\n    pin=True\n)")
+
+
+def test_what_an_earlier_cell_made_is_not_taken_for_what_this_one_makes():
+    earlier = Loader(1)
+    assert changed("if 0: x = Loader(2)\nlist([loader])", Loader=Loader, loader=earlier) == ""
+
+
+def test_a_cell_with_magics_is_changed_in_its_own_words():
+    raw = "%matplotlib inline\nx = Loader(1)"
+    python = "get_ipython().run_line_magic('matplotlib', 'inline')\nx = Loader(1)"
+    observed, namespace = turns("x = Loader(1)", {"Loader": Loader})
+    place = WORKERS(Source(raw, namespace, python), observed)
+    assert place.source.changed(place.edits) == "%matplotlib inline\nx = Loader(1, num_workers=4)"
+    raw, python = "x = Loader(1); !ls", "x = Loader(1); get_ipython().system('ls')"
+    place = WORKERS(Source(raw, namespace, python), observed)
+    assert place.source.changed(place.edits) == ""
+    with pytest.raises(SyntaxError, match="do not correspond"):
+        Source("a\nb", {}, "a")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("net = Net()\nfor x in y: pass", "net = Net()\nnet.go()\nfor x in y: pass"),
+        ("net = Net(\n)  # a", "net = Net(\n)  # a\nnet.go()"),
+        ("net = Net()\nnet = net.to(1)\ntrain(net)", "net = Net()\nnet = net.to(1)\nnet.go()\ntrain(net)"),
+        # Another one in the line, in a function, in a branch, after a loop, by unpacking.
+        ("net = Net(); train(net)", None),
+        ("def f():\n    net = Net()", None),
+        ("if a:\n    net = Net()", None),
+        ("net = Net()\nfor x in y: train(net)\nnet = Net()", None),
+        ("net, x = Net(), 1", None),
+        ("net = Net()\nfor net in nets: pass", None),
+    ],
+)  # fmt: skip
+def test_a_line_is_put_below_the_assignment(text, expected):
+    source = Source(text, {})
+    statement = source.assignment("net")
+    edit = source.after(statement, "net.go()") if statement is not None else None
+    assert (source.changed([edit]) if edit is not None else None) == expected
+
+
+def test_lines_below_several_assignments_are_in_the_order_of_the_text():
+    source = Source("a = 1\nb = 2\nc = 3", {})
+    lines = [source.after(source.assignment(name), f"f({name})") for name in ("b", "a", "c")]
+    assert source.changed(lines) == "a = 1\nf(a)\nb = 2\nf(b)\nc = 3\nf(c)"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("d = make(1)", "d = make(1).ahead(4)"),
+        ("d = (\n    make(1)\n    .map(f)\n)", "d = (\n    make(1)\n    .map(f).ahead(4)\n)"),
+        ("d = a if b else c", None),
+        ("d = a + b", None),
+    ],
+)
+def test_a_method_is_called_of_what_is_assigned(text, expected):
+    source = Source(text, {})
+    edit = source.with_method(source.assignment("d"), ".ahead(4)")
+    assert (source.changed([edit]) if edit is not None else None) == expected
+
+
+def test_a_decorator_is_put_above_a_function():
+    source = Source("import x\nif 1:\n    def f(a):\n        return a", {})
+    function = source.tree.body[1].body[0]
+    edit = source.decorated(function, "jax.jit")
+    assert (
+        source.changed([edit]) == "import x\nif 1:\n    @jax.jit\n    def f(a):\n        return a"
+    )
+    source = Source("@other\ndef f(a): pass", {})
+    assert source.decorated(source.tree.body[0], "jax.jit") is None
+
+
+def test_a_text_that_is_not_what_the_tree_says_is_not_given():
+    source = Source("x = f(1)", {})
+    edit = source.with_arguments(source.calls()[0], {"a": "2"}, Loader)
+    wrong = edit._replace(pieces=[edit.pieces[0]._replace(text=", b=2")])
+    assert source.changed([edit]) == "x = f(1, a=2)"
+    assert source.changed([wrong]) == ""
+    assert source.changed([edit._replace(pieces=[edit.pieces[0]._replace(text=", a=")])]) == ""
+    assert source.changed([]) == ""
+
+
+def test_a_diff_has_the_changed_lines_and_some_around_them():
+    before = "\n".join("abcdefghij")
+    after = before.replace("c", "C").replace("j", "J")
+    assert diff(before, after) == " a\n b\n-c\n+C\n d\n e\n …\n h\n i\n-j\n+J"
+
+
+def test_all_parts_of_a_combination_are_located_or_none():
+    def elsewhere(*_):
+        return None
+
+    text = "from somelib.data import Loader\nx = Loader(1)"
+    zeros = edits.in_constructor(lambda o: o.loaders, {"shuffle": "True"})
+    both = edits.together([WORKERS, zeros])
+    assert changed(text, both).endswith("Loader(1, num_workers=4, shuffle=True)")
+    assert changed(text, edits.together([WORKERS, elsewhere])) == ""
+    assert changed(text, edits.together([WORKERS, None])) == ""
+
+
+TORCH = """
+import torch
+from torch import nn, optim
+from torch.utils.data import DataLoader
+torch.set_num_threads(1)
+net = nn.Sequential(nn.Linear(2, 2))
+opt = optim.Adam(net.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=2)
+for x in loader:
+    opt.zero_grad(set_to_none=False)
+    loss = net(x).sum()
+    loss.backward()
+    opt.step()
+""".lstrip()
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "by"),
+    [
+        ("loader_many_workers", "loader = DataLoader(data, batch_size=2)",
+         "loader = DataLoader(data, batch_size=2, num_workers={n}, persistent_workers=True, prefetch_factor=4)"),
+        ("fused_optimizer", "optim.Adam(net.parameters(), lr=0.1)", "optim.Adam(net.parameters(), lr=0.1, fused=True)"),
+        ("foreach_optimizer", "optim.Adam(net.parameters(), lr=0.1)", "optim.Adam(net.parameters(), lr=0.1, foreach=True)"),
+        ("zero_grad", "set_to_none=False", "set_to_none=True"),
+        ("torch_compile", "nn.Sequential(nn.Linear(2, 2))", "nn.Sequential(nn.Linear(2, 2))\nnet.compile()"),
+        ("cpu_threads", "set_num_threads(1)", "set_num_threads({cores})"),
+    ],
+)  # fmt: skip
+def test_experiments_of_pytorch_are_located(name, line, by):
+    torch = pytest.importorskip("torch")
+    from nbprof.capture.experiments.experiment import available_cores
+
+    threads = torch.get_num_threads()
+    observed = []
+    for _ in range(2):
+        namespace = {"data": torch.randn(4, 2)}
+        exec(compile(TORCH, "<cell>", "exec"), namespace)
+        net, opt, loader = namespace["net"], namespace["opt"], namespace["loader"]
+        observed.append(
+            SimpleNamespace(
+                loaders=[loader],
+                optimizers=[opt],
+                roots=[SimpleNamespace(module=net)],
+                names=[("net", net), ("opt", opt), ("loader", loader)],
+            )
+        )
+    torch.set_num_threads(threads)
+    experiment = next(each for each in register.EXPERIMENTS if each.name == name)
+    place = experiment.edit(Source(TORCH, namespace), observed)
+    text = by.format(n=4 * available_cores(), cores=available_cores())
+    assert place.source.changed(place.edits) == TORCH.replace(line, text)
+
+
+def test_a_function_of_an_earlier_cell_is_found_there():
+    import linecache
+
+    text = "import jax\nx = 1\ndef step(a):\n    return a\n"
+    linecache.cache["<earlier>"] = (len(text), None, text.splitlines(keepends=True), "<earlier>")
+    try:
+        namespace: dict = {"jax": ast}
+        exec(compile(text.replace("import jax\n", "\n"), "<earlier>", "exec"), namespace)
+        source, definition = of_function(namespace["step"])
+        edit = source.decorated(definition, "jax.jit")
+        assert "+@jax.jit" in diff(text, source.changed([edit]))
+    finally:
+        del linecache.cache["<earlier>"]
+    # One of a file is not of a cell.
+    assert of_function(test_a_function_of_an_earlier_cell_is_found_there) is None
