@@ -36,7 +36,12 @@ REMEDIES = {
     "keras/no prefetch",
     "keras/run_eagerly",
     "tensorflow/slow input of a custom loop",
+    "keras/expensive map",
+    "keras/PyDataset",
+    "keras/map of single items",
+    "tensorflow/eager loop",
     "jax/no jit",
+    "jax/jit in the loop",
 }
 """Programs whose plant an experiment can mend, with equal results."""
 FEW = "torch_compile"

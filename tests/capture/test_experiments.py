@@ -438,12 +438,12 @@ def test_a_loop_of_tensorflow_is_compared_by_its_variables(keras):
 
 def test_a_map_that_runs_in_parallel_keeps_its_items_in_order():
     tf = pytest.importorskip("tensorflow")
-    from nbprof.capture.experiments.tf_data import _graph, _has_serial_map, _parallel
+    from nbprof.capture.experiments.tf_data import _has_serial_map, _parallel, graph_of
 
     data = tf.data.Dataset.range(20).map(lambda x: x * 3).batch(4)
     parallel = _parallel(data)
-    assert _has_serial_map(_graph(data))
-    assert not _has_serial_map(_graph(parallel))
+    assert _has_serial_map(graph_of(data))
+    assert not _has_serial_map(graph_of(parallel))
     assert [list(x) for x in parallel.as_numpy_iterator()] == [
         list(x) for x in data.as_numpy_iterator()
     ]

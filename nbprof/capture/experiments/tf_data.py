@@ -1,4 +1,4 @@
-"""Experiments on pipelines of tf.data: prefetch, and maps that run in parallel."""
+"""Experiments on pipelines of tf.data: prefetch, parallel maps, threads of their own."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from nbprof.capture.patches import Patches
 _AHEAD = 4
 """Batches that are prefetched."""
 _SERIAL = "MapDataset"
+_THREADS = 16
+"""Threads of a pipeline that has its own: of maps that wait, many run on one core."""
 
 
 class Rebuilt(Change):
@@ -52,10 +54,16 @@ def _prefetched(dataset: Any) -> Any:
     return dataset.prefetch(_AHEAD)
 
 
+def _with_threads(dataset: Any) -> Any:
+    options = sys.modules["tensorflow"].data.Options()
+    options.threading.private_threadpool_size = _THREADS
+    return dataset.with_options(options)
+
+
 def _parallel(dataset: Any) -> Any:
     """The dataset with parallel calls of each map, in the same order."""
     tensorflow = sys.modules["tensorflow"]
-    graph = _graph(dataset)
+    graph = graph_of(dataset)
     if not _has_serial_map(graph):
         return dataset
     count = graph.node.add(name="nbprof_parallel_calls", op="Const")
@@ -98,7 +106,8 @@ def _tensor(name: str) -> str:
     return name if ":" in name else f"{name}:0"
 
 
-def _graph(dataset: Any) -> Any:
+def graph_of(dataset: Any) -> Any:
+    """The graph of a pipeline, with the functions of its maps."""
     tensorflow = sys.modules["tensorflow"]
     policy = sys.modules["tensorflow.python.data.ops.options"].ExternalStatePolicy.IGNORE
     serialized = dataset._as_serialized_graph(external_state_policy=policy).numpy()
@@ -117,11 +126,19 @@ def _not_prefetched(observation: Observation) -> str:
     return ""
 
 
+def _no_threads(observation: Observation) -> str:
+    if not observation.datasets:
+        return "no dataset of tf.data was read"
+    if all(dataset.options().threading.private_threadpool_size for dataset in observation.datasets):
+        return "the pipeline has threads of its own already"
+    return ""
+
+
 def _not_parallel(observation: Observation) -> str:
     if not observation.datasets:
         return "no dataset of tf.data was read"
     try:
-        if any(_has_serial_map(_graph(dataset)) for dataset in observation.datasets):
+        if any(_has_serial_map(graph_of(dataset)) for dataset in observation.datasets):
             return ""
     except Exception as error:
         return f"the pipeline could not be read: {type(error).__name__}"
@@ -146,5 +163,16 @@ EXPERIMENTS = (
         _not_parallel,
         lambda _: Rebuilt(_parallel),
         "- dataset.map(function)\n+ dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)",
+    ),
+    Experiment(
+        "tf_data_threads",
+        f"{_THREADS} threads of the pipeline's own",
+        "tensorflow",
+        ("input_bottleneck", "map_serial"),
+        _no_threads,
+        lambda _: Rebuilt(_with_threads),
+        "+ options = tf.data.Options()\n"
+        f"+ options.threading.private_threadpool_size = {_THREADS}\n"
+        "+ dataset = dataset.with_options(options)",
     ),
 )
