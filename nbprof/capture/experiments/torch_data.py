@@ -12,6 +12,7 @@ from nbprof.capture.experiments.torch_loader import Copied
 from nbprof.capture.experiments.torch_settings import no_gpu
 from nbprof.capture.patches import Patches
 
+_DEVICE = "cuda"
 _SHARE = 0.25
 """Part of the free memory of the device that a dataset may take."""
 
@@ -98,7 +99,7 @@ def _batches(observation: Observation) -> Change:
 
 
 def _on_device(observation: Observation) -> Change:
-    return Copied(partial(_in_batches, "cuda"), _not_tensors, observation)
+    return Copied(partial(_in_batches, _DEVICE), _not_tensors, observation)
 
 
 class Ahead(Change):
