@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
+from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
@@ -25,6 +26,9 @@ _OUTPUTS = 3
 """Outputs of models that are compared besides the losses."""
 _DEPTH = 6
 """Depth of the containers in which results are looked for."""
+
+_OWN = str(Path(__file__).parents[2])
+"""The package itself, which need not be installed where others are."""
 
 RESULT, STATE = "result", "state"
 """Losses and outputs, which have to be equal by their largest difference; and arrays that the
@@ -168,7 +172,7 @@ class Observation:
     def _called(self, frame: FrameType, event: str, returned: object) -> None:
         """Count the calls of the program's own functions."""
         code = frame.f_code
-        if event not in ("call", "return") or code.co_filename.startswith(INSTALLED):
+        if event not in ("call", "return") or code.co_filename.startswith((*INSTALLED, _OWN)):
             return
         call = self.calls.setdefault(code, Call())
         if event == "call":
@@ -348,6 +352,8 @@ class Observation:
                 self.waits.add("jax")
                 return wait(self_)
 
+            # The turn itself waits by the original.
+            block_until_ready.__wrapped__ = wait  # type: ignore[attr-defined]
             patches.replace(array, "block_until_ready", block_until_ready)
 
     def _result(self, name: str, value: Any) -> None:
