@@ -160,7 +160,7 @@ class Observation:
             patches.on_restore(lambda: sys.setprofile(before))
             sys.setprofile(self._called if before is None else self._after(before))
 
-    def _after(self, before: Callable[[FrameType, str, Any], object]) -> Callable[..., None]:
+    def _after(self, before: Callable[..., object]) -> Callable[..., None]:
         """Also call what a change has set."""
 
         def called(frame: FrameType, event: str, value: Any) -> None:
