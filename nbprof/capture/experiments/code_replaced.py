@@ -52,9 +52,9 @@ def copy_of(function: FunctionType) -> FunctionType:
 
 
 def at_first_calls(
-    codes: set[CodeType], found: Callable[[FunctionType], object], patches: Patches
+    codes: set[CodeType], receive: Callable[[FunctionType], object], patches: Patches
 ) -> None:
-    """Call ``found(function)`` when this thread first calls a function with one of these codes.
+    """Call ``receive(function)`` when this thread first calls a function with one of these codes.
 
     It is for functions that the program makes while it runs. That first call runs as it is.
     """
@@ -70,7 +70,7 @@ def at_first_calls(
         waiting.discard(code)
         function = _function_of(frame)
         if function is not None:
-            found(function)
+            receive(function)
         if not waiting and sys.getprofile() is called:
             sys.setprofile(before)
 

@@ -39,7 +39,7 @@ class Compiled(Change):
         for function in _lasting(observation):
             self._replacements.append((function, self._compiled(function)))
         self._codes = _made_in_run(observation)
-        self._kept: dict[CodeType, CodeType] = {}
+        self._of_code: dict[CodeType, CodeType] = {}
 
     def apply(self, patches: Patches) -> None:  # noqa: D102
         for function, code in self._replacements:
@@ -48,16 +48,16 @@ class Compiled(Change):
 
     def _replace(self, patches: Patches, function: FunctionType) -> None:
         code = function.__code__
-        if code not in self._kept:
-            self._kept[code] = self._compiled(function)
-        swap(function, self._kept[code], patches)
+        if code not in self._of_code:
+            self._of_code[code] = self._compiled(function)
+        swap(function, self._of_code[code], patches)
 
     def _compiled(self, function: FunctionType) -> CodeType:
         return calling(self._compiler(copy_of(function)), function.__code__)
 
     def close(self) -> None:  # noqa: D102
         self._replacements.clear()
-        self._kept.clear()
+        self._of_code.clear()
 
 
 def _lasting(observation: Observation) -> list[FunctionType]:

@@ -16,7 +16,7 @@ class NoWaits(Change):
 
     def apply(self, patches: Patches) -> None:  # noqa: D102
         function = sys.modules["jax"].block_until_ready
-        swap(function, calling(_given, function.__code__), patches)
+        swap(function, calling(_same, function.__code__), patches)
         array = array_class()
         original = array.block_until_ready
 
@@ -28,7 +28,7 @@ class NoWaits(Change):
         patches.replace(array, "block_until_ready", block_until_ready)
 
 
-def _given(x: Any) -> Any:
+def _same(x: Any) -> Any:
     return x
 
 

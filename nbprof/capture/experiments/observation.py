@@ -305,12 +305,12 @@ class Observation:
         patches.replace(model, "fit", fit)
         adapter = py_dataset_adapter()
         if adapter is not None:
-            made = adapter.__init__
+            construct = adapter.__init__
 
-            @wraps(made)
+            @wraps(construct)
             def make(adapted: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
                 _add(self.py_datasets, dataset)
-                made(adapted, dataset, *args, **kwargs)
+                construct(adapted, dataset, *args, **kwargs)
 
             patches.replace(adapter, "__init__", make)
 

@@ -62,11 +62,11 @@ def _filled(dataset: Any) -> Any:
     """The dataset with a cache that is full. Raises `Refused` if it gets too large."""
     cached = dataset.cache()
     flat = sys.modules["tensorflow"].nest.flatten
-    most = _SHARE * psutil.virtual_memory().available
+    free = _SHARE * psutil.virtual_memory().available
     began = time.perf_counter()
     for item in cached:
-        most -= sum(_bytes(tensor.numpy()) for tensor in flat(item))
-        if most < 0:
+        free -= sum(_bytes(tensor.numpy()) for tensor in flat(item))
+        if free < 0:
             raise Refused("the cache would take more than a quarter of the free memory")
         if time.perf_counter() - began > _LONGEST_S:
             raise Refused(f"the cache is not full after {_LONGEST_S:g} s")

@@ -73,8 +73,8 @@ def with_replaced(dataset: Any, part: Any, other: Any) -> Any:
     tensorflow = sys.modules["tensorflow"]
     graph = graph_of(dataset)
     name, last = _node_of(graph, dataset, part)
-    kept = _needed(graph, last, name)
-    nodes = [node for node in graph.node if node.name in kept]
+    needed = _needed(graph, last, name)
+    nodes = [node for node in graph.node if node.name in needed]
     del graph.node[:]
     graph.node.extend(nodes)
 

@@ -1,4 +1,4 @@
-"""Experiments on data that lies in memory: batches of it at once, on the device, copied ahead."""
+"""Experiments on data in memory: rows by the batch, on the device, and copies that do not wait."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class _Batches:
     def __getitems__(self, indices: list[int]) -> list[Any]:
         for subset in self._subsets:
             indices = [subset[index] for index in indices]
-        where = sys.modules["torch"].as_tensor(indices)
-        return [tensor.index_select(0, where.to(tensor.device)) for tensor in self._tensors]
+        rows = sys.modules["torch"].as_tensor(indices)
+        return [tensor.index_select(0, rows.to(tensor.device)) for tensor in self._tensors]
 
 
 def _as_they_are(batch: Any) -> Any:
