@@ -13,12 +13,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nbprof.capture.experiments import combination, engine, program, register, turn
+from nbprof.capture.experiments import (
+    combination,
+    engine,
+    program,
+    register,
+    torch_data,
+    torch_settings,
+    turn,
+)
 from nbprof.capture.experiments.observation import Observation
 from nbprof.capture.options import Options
 from nbprof.core.errors import CaptureError
 
 torch = pytest.importorskip("torch")
+from torch.utils.checkpoint import checkpoint  # noqa: E402 - after the import that may be skipped
+
 RUN = "NBPROF_TEST_RUN"
 """An environment variable, which is not given back: how often the program has run."""
 STEPS = 12
@@ -52,7 +62,16 @@ class Slow(torch.utils.data.Dataset):
 class Torch:
     """A loop of PyTorch, with images in evaluation and small layers."""
 
-    def __init__(self, *, dtype=None, sleep=False, zeros=False, evaluates=False):
+    def __init__(
+        self,
+        *,
+        sleep=False,
+        zeros=False,
+        evaluates=False,
+        tensors=False,
+        checkpoints=False,
+        synchronizes=False,
+    ):
         torch.manual_seed(0)
         self.model = torch.nn.Sequential(
             torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3)
@@ -60,6 +79,11 @@ class Torch:
         self.images = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU()).eval()
         self.optimizer = torch.optim.Adam(self.model.parameters(), foreach=False)
         self.loader = torch.utils.data.DataLoader(Slow() if sleep else _Ready(), 4, shuffle=True)
+        if tensors:
+            rows = torch.utils.data.TensorDataset(torch.rand(90, 8), torch.arange(90) % 3)
+            part = torch.utils.data.Subset(rows, list(range(80, 0, -1)))
+            self.loader = torch.utils.data.DataLoader(part, 4, shuffle=True)
+        self.checkpoints, self.synchronizes = checkpoints, synchronizes
         self.picture = torch.randn(2, 3, 8, 8)
         self.zeros, self.evaluates = zeros, evaluates
         self.fails: BaseException | None = None
@@ -73,7 +97,14 @@ class Torch:
                 break
             self.optimizer.zero_grad(set_to_none=not self.zeros)
             noise = torch.rand(()) + random.random() + np.random.random()
-            loss = torch.nn.functional.cross_entropy(self.model(x * noise), y)
+            x = x.to("cpu") * noise
+            if self.checkpoints:
+                output = checkpoint(self.model, torch.nn.functional.dropout(x), use_reentrant=False)
+            else:
+                output = self.model(x)
+            if self.synchronizes:
+                torch.cuda.synchronize()
+            loss = torch.nn.functional.cross_entropy(output, y)
             loss.backward()
             self.optimizer.step()
             if self.evaluates:
@@ -94,6 +125,9 @@ class Torch:
             "losses": list(self.losses),
             "loader": (vars(self.loader).get("_iterator"), self.loader.num_workers),
             "threads": torch.get_num_threads(),
+            "attention": torch_settings._enabled(),
+            "precision": torch.get_float32_matmul_precision(),
+            "cudnn": torch.backends.cudnn.benchmark,
             "python": random.getstate(),
             "numpy": repr(np.random.get_state()),
             "torch": torch.get_rng_state().tolist(),
@@ -122,12 +156,19 @@ def patched():
         ("keras", "Model"),
         ("keras.src.callbacks.callback_list", "CallbackList"),
         ("keras.src.backend.tensorflow.trainer", "TensorFlowTrainer"),
+        ("keras.src.trainers.data_adapters.py_dataset_adapter", "PyDatasetAdapter"),
         ("tensorflow.python.data.ops.dataset_ops", "DatasetV2"),
+        ("jax._src.array", "ArrayImpl"),
     ):
         if module in sys.modules:
             owners.append(getattr(sys.modules[module], name))
+    functions = [checkpoint, torch.cuda.synchronize]
+    if "jax" in sys.modules:
+        jax = sys.modules["jax"]
+        functions += [jax.block_until_ready, jax.jit]
     return (
         [dict(vars(owner)) for owner in owners],
+        [(function, function.__code__) for function in functions],
         dict(optimizer._global_optimizer_pre_hooks),
         dict(optimizer._global_optimizer_post_hooks),
         sys.getprofile(),
@@ -161,7 +202,38 @@ TORCH = {
     "channels_last": {"evaluates": True},
     "inference_mode": {"evaluates": True},
     "cpu_threads": {},
+    "tensors_in_batches": {"tensors": True},
+    "tensors_on_device": {"tensors": True},
+    "asynchronous_copies": {},
+    "attention_kernels": {},
+    "tf32": {},
+    "cudnn_benchmark": {"evaluates": True},
+    "no_checkpoints": {"checkpoints": True},
+    "no_synchronize": {"synchronizes": True},
 }
+ON_GPU = ("tensors_on_device", "asynchronous_copies", "tf32", "cudnn_benchmark", "no_synchronize")
+"""Here they change a program on the CPU: what they do is undone as on a GPU."""
+
+
+@pytest.fixture
+def as_if_on_gpu(monkeypatch):
+    for module in (torch_data, torch_settings):
+        monkeypatch.setattr(module, "no_gpu", lambda _: "")
+    monkeypatch.setattr(torch_data, "_DEVICE", "cpu")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (10**9, 10**9))
+    # Without a GPU it raises, before and after the turns, too.
+    monkeypatch.setattr(torch.cuda, "_lazy_init", lambda: None)
+    monkeypatch.setattr(torch._C, "_cuda_synchronize", lambda: None, raising=False)
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda _: False)
+    monkeypatch.setattr(torch.cuda, "device", lambda _: contextlib.nullcontext())
+
+
+@pytest.fixture
+def no_flash_attention():
+    before = torch_settings._enabled()
+    torch.backends.cuda.enable_flash_sdp(False)
+    yield
+    torch_settings._enable(before)
 
 
 @pytest.fixture
@@ -188,11 +260,16 @@ def test_every_experiment_of_pytorch_is_tested_here():
     assert names == set(TORCH)
 
 
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument is set")
 @pytest.mark.parametrize("name", TORCH)
 @pytest.mark.parametrize("fails", [None, ValueError("no"), KeyboardInterrupt()])
 def test_everything_is_given_back(name, fails, no_jax, one_thread, request):
     if name == "torch_compile":
         request.getfixturevalue("inductor")
+    if name in ON_GPU:
+        request.getfixturevalue("as_if_on_gpu")
+    if name == "attention_kernels":
+        request.getfixturevalue("no_flash_attention")
     if name == "torch_compile" and fails is None:
         pytest.skip("measured below: it takes long")
     loop = Torch(**TORCH[name])
@@ -280,6 +357,13 @@ def test_fused_kernels_have_equal_results():
         ({}, "zero_grad", "gradients are set to None already, or never reset"),
         ({}, "channels_last", "no model has images, of four dimensions, as its input"),
         ({}, "inference_mode", "no model in evaluation mode is called with gradients enabled"),
+        ({}, "no_checkpoints", "torch.utils.checkpoint is not used"),
+        ({}, "attention_kernels", "PyTorch chooses among all kernels of attention already"),
+        (
+            {},
+            "tensors_in_batches",
+            "the dataset is no TensorDataset, whose items are known to be rows of tensors",
+        ),
     ],
 )
 def test_what_is_out_of_place_is_refused_before_it_runs(options, name, why):
@@ -288,6 +372,39 @@ def test_what_is_out_of_place_is_refused_before_it_runs(options, name, why):
     assert (result.why, result.pairs, result.recommended) == (f"not tried: {why}", 0, False)
     # Once before, and the two unchanged turns.
     assert os.environ[RUN] == "3"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("name", ON_GPU)
+def test_what_needs_a_gpu_is_refused_without_one(name):
+    result = tried(Torch(tensors=True).run, name)
+    assert result.why == "not tried: it needs a GPU, and the program uses none"
+    assert result.pairs == 0
+
+
+@pytest.mark.parametrize("name", ["tensors_in_batches", "tensors_on_device"])
+def test_batches_of_tensors_at_once_are_the_same(name, as_if_on_gpu):
+    result = tried(Torch(tensors=True).run, name)
+    assert (result.equal, result.difference, result.spread) == (True, 0.0, 0.0), result
+
+
+def test_checkpoints_left_out_are_not_computed_again(monkeypatch):
+    loop = Torch(checkpoints=True)
+    made = program.of_call(loop.run, (), {})
+
+    def count(*_):
+        os.environ["FORWARD"] = str(int(os.environ["FORWARD"]) + 1)
+
+    loop.model[0].register_forward_hook(count)
+    passes = []
+    for change in (None, torch_settings.NotAgain()):
+        # An environment variable is not given back.
+        monkeypatch.setenv("FORWARD", "0")
+        turn.run(made, Options(save=False), turn.Plan(warmup=2, steps=3), change)
+        passes.append(int(os.environ["FORWARD"]))
+    assert passes == [10, 5]
+    result = tried(loop.run, "no_checkpoints")
+    assert (result.equal, result.difference) == (True, 0.0), result
 
 
 def test_workers_are_refused_beside_jax(monkeypatch):
@@ -459,12 +576,12 @@ def test_a_loop_of_tensorflow_is_compared_by_its_variables(keras):
 
 def test_a_map_that_runs_in_parallel_keeps_its_items_in_order():
     tf = pytest.importorskip("tensorflow")
-    from nbprof.capture.experiments.tf_data import _graph, _has_serial_map, _parallel
+    from nbprof.capture.experiments.tf_data import _has_serial_map, _parallel, graph_of
 
     data = tf.data.Dataset.range(20).map(lambda x: x * 3).batch(4)
     parallel = _parallel(data)
-    assert _has_serial_map(_graph(data))
-    assert not _has_serial_map(_graph(parallel))
+    assert _has_serial_map(graph_of(data))
+    assert not _has_serial_map(graph_of(parallel))
     assert [list(x) for x in parallel.as_numpy_iterator()] == [
         list(x) for x in data.as_numpy_iterator()
     ]

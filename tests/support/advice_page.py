@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -18,6 +19,29 @@ from nbprof.analysis.rule import Rule, Threshold
 from nbprof.frameworks.register import JAX, PYTORCH
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "advice.md"
+MEASURED = PAGE.parents[1] / "benchmarks" / "diagnosis" / "proven.json"
+
+
+def _proven() -> str:
+    """The table of what `--try` proved, as `benchmarks/diagnosis/proven.py --store` keeps it."""
+    lines = [
+        "| Program | Rule | Predicted | Proven, 95 % interval | Predicted ÷ proven | Mended |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in json.loads(MEASURED.read_text()):
+        predicted = ratio = "–"
+        if row["predicted_ms"] is not None:
+            predicted = f"{row['predicted_ms']:.1f}"
+            ratio = f"{row['predicted_ms'] / row['proven_ms']:.1f}"
+        proven = f"{row['proven_ms']:.1f} [{row['low_ms']:.1f}, {row['high_ms']:.1f}]"
+        lines.append(
+            f"| {row['program']} | `{row['rule']}` | {predicted} | {proven} | {ratio} |"
+            f" {row['mended_ms']:.1f} |"
+        )
+    return "\n".join(lines)
+
+
+PROVEN = _proven()
 HEAD = f"""# Advice rules
 
 `p.advice`, and *Next steps* in the dashboard, list what is worth changing: at most {MOST} findings, largest gain first. Each comes with
@@ -69,17 +93,7 @@ What [`--try`](capture.md#trying-remedies) proves was compared with predictions 
 `benchmarks/diagnosis/proven.py`, 60 s each, two cores that other programs used as well, so all times scatter). In six programs without a problem,
 nothing was recommended that is slower or not equal; in two of them few experiments fitted into the time.
 
-| Program | Rule | Predicted | Proven, 95 % interval | Mended |
-|---|---|---|---|---|
-| torch/slow items in the process | `loader_in_process` | 54.7 | 74.2 [57.2, 97.1] | 73.2 |
-| torch/one worker | `loader_workers` | 102.6 | 31.6 [23.0, 51.6] | 30.1 |
-| torch/loop over parameters | `optimizer_loop` | 52.9 | 18.1 [15.2, 21.3] | 16.3 |
-| keras/serial map | `map_serial` | 15.7 | 28.4 [16.7, 39.5] | 22.5 |
-| keras/slow storage | `map_serial` | 11.8 | 17.7 [12.5, 21.8] | 15.4 |
-| keras/no prefetch | `map_serial` | 9.4 | 6.4 [3.4, 10.2] | 8.0 |
-| keras/run_eagerly | `eager` | – | 89.1 [79.2, 96.5] | 71.9 |
-| tensorflow/slow input of a custom loop | `map_serial` | 14.6 | 13.4 [11.6, 16.7] | 16.8 |
-| jax/no jit | `jit` | 3.3 | 33.3 [9.7, 50.9] | 10.0 |
+{PROVEN}
 
 | Rule | Applies to | What is checked | Threshold | Source | Certainty | Gain | Wrong if | Done already if |
 |---|---|---|---|---|---|---|---|---|

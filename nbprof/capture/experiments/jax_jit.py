@@ -1,106 +1,90 @@
-"""The experiment on functions of JAX that run op by op: jax.jit."""
+"""Experiments on functions of JAX: jax.jit of what runs op by op, and once before the loop."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from types import CodeType, FunctionType
+from collections.abc import Sequence
+from functools import partial, wraps
+from types import FunctionType
 from typing import Any
 
+from nbprof.capture.experiments.compiled_functions import Compiled, any_of, lasting, made_in_run
 from nbprof.capture.experiments.edits import located
 from nbprof.capture.experiments.experiment import Change, Experiment
 from nbprof.capture.experiments.observation import Observation
 from nbprof.capture.experiments.source import Located, Source, of_function
 from nbprof.capture.patches import Patches
 
-_HOLE = "nbprof: the compiled function"
-_LEAST_CALLS = 4
-"""Calls in a turn from which on a function is one of the step."""
+
+def _jit(function: Any) -> Any:
+    return sys.modules["jax"].jit(function)
 
 
-class Jitted(Change):
-    """The outermost functions of a step are compiled.
+class Once(Change):
+    """A function that is wrapped in `jax.jit` again is the one that was compiled before.
 
-    Functions remain the same objects, so that whoever refers to one calls the compiled one: their
-    code is replaced for the turn.
-
-    Parameters
-    ----------
-    observation : Observation
+    It is the same function if its code, the objects that it refers to, and the options are the
+    same.
     """
 
-    def __init__(self, observation: Observation) -> None:
-        self._replacements: list[tuple[FunctionType, CodeType]] = []
-        for function in _functions(observation):
-            copy = FunctionType(
-                function.__code__,
-                function.__globals__,
-                function.__name__,
-                function.__defaults__,
-                function.__closure__,
-            )
-            copy.__kwdefaults__ = function.__kwdefaults__
-            compiled = sys.modules["jax"].jit(copy)
-            self._replacements.append((function, _calling(compiled, function.__code__)))
+    def __init__(self) -> None:
+        # With what the key refers to, so that no other object gets its address.
+        self._compiled: dict[Any, tuple[Any, Any]] = {}
 
     def apply(self, patches: Patches) -> None:  # noqa: D102
-        for function, code in self._replacements:
-            _swap(function, code, patches)
+        jax = sys.modules["jax"]
+        original = jax.jit
+
+        @wraps(original)
+        def jit(*args: Any, **kwargs: Any) -> Any:
+            if len(args) != 1 or type(args[0]) is not FunctionType:
+                return original(*args, **kwargs)
+            try:
+                key = _key(args[0], kwargs)
+            except ValueError:  # a variable that it refers to is not set yet
+                return original(*args, **kwargs)
+            if key not in self._compiled:
+                self._compiled[key] = (args[0], kwargs), original(*args, **kwargs)
+            return self._compiled[key][1]
+
+        patches.on_restore(self._compiled.clear)
+        patches.replace(jax, "jit", jit)
 
     def close(self) -> None:  # noqa: D102
-        self._replacements.clear()
+        self._compiled.clear()
 
 
-def _swap(function: FunctionType, code: CodeType, patches: Patches) -> None:
-    before = function.__code__
-
-    def put_back() -> None:
-        function.__code__ = before
-
-    patches.on_restore(put_back)
-    function.__code__ = code
-
-
-def _calling(target: Callable[..., Any], code: CodeType) -> CodeType:
-    """Code that calls `target`, for a function with the free variables of `code`."""
-    source = (
-        f"def call(*args, **kwargs):\n    target = {_HOLE!r}\n    return target(*args, **kwargs)\n"
+def _key(function: FunctionType, options: dict[str, Any]) -> Any:
+    held = [cell.cell_contents for cell in function.__closure__ or ()]
+    held += function.__defaults__ or ()
+    held += (function.__kwdefaults__ or {}).values()
+    return (
+        function.__code__,
+        id(function.__globals__),
+        tuple(map(id, held)),
+        repr(sorted(options.items())),
     )
-    namespace: dict[str, Any] = {}
-    exec(compile(source, code.co_filename, "exec"), namespace)  # noqa: S102 - no text of anybody
-    plain: CodeType = namespace["call"].__code__
-    constants = []
-    for constant in plain.co_consts:
-        constants.append(target if constant == _HOLE else constant)
-    return plain.replace(co_consts=tuple(constants), co_freevars=code.co_freevars)
-
-
-def _functions(observation: Observation) -> list[FunctionType]:
-    """The outermost functions of the program that each step calls with arrays."""
-    functions = []
-    for value in observation.seen:
-        if not isinstance(value, FunctionType):
-            continue
-        call = observation.calls.get(value.__code__)
-        if call is not None and call.count >= _LEAST_CALLS and call.outermost and call.of_arrays:
-            functions.append(value)
-    return functions
 
 
 def _refusal(observation: Observation) -> str:
-    if _functions(observation):
+    if any_of(observation):
         return ""
-    return (
-        "no function from before the program takes and returns arrays of JAX in each step; the"
-        " step has to be a function that is defined before it runs"
-    )
+    return "no function of the program takes and returns arrays of JAX in each step"
+
+
+def _is_not_wrapped_again(observation: Observation) -> str:
+    if observation.wrapped_again:
+        return ""
+    return "the program does not wrap the same function in jax.jit again"
 
 
 def _in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
     """The line above the only function, in the cell that defines it."""
     del source
-    functions = _functions(observed[0])
-    defined = of_function(functions[0]) if len(functions) == 1 else None
+    functions = lasting(observed[0])
+    if len(functions) != 1 or made_in_run(observed[0]):
+        return None
+    defined = of_function(functions[0])
     if defined is None:
         return None
     cell, definition = defined
@@ -117,11 +101,24 @@ EXPERIMENTS = (
         "jax",
         ("jit",),
         _refusal,
-        Jitted,
+        partial(Compiled, _jit),
         "- params, loss = step(params, batch)\n"
         "+ step = jax.jit(step)\n"
         "+ params, loss = step(params, batch)",
         touches=("functions",),
         edit=_in_source,
+    ),
+    Experiment(
+        "jax_jit_once",
+        "jax.jit once, before the loop",
+        "jax",
+        ("compile",),
+        _is_not_wrapped_again,
+        lambda _: Once(),
+        "+ step = jax.jit(update)\n"
+        "  for batch in batches:\n"
+        "-     params, loss = jax.jit(update)(params, batch)\n"
+        "+     params, loss = step(params, batch)",
+        touches=("functions",),
     ),
 )

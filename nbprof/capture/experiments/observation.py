@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
-from types import CodeType, FrameType
+from inspect import signature
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
+from nbprof.capture.experiments.code_replaced import calling, copy_of, swap
 from nbprof.capture.patches import Patches
 from nbprof.capture.probe.state import INSTALLED, State, everything
-from nbprof.frameworks.register import JAX, is_imported
+from nbprof.frameworks.register import JAX, TENSORFLOW, is_imported
 
 MOST_VALUES = 500
 MOST_ELEMENTS = 2_000_000
@@ -22,6 +26,9 @@ _OUTPUTS = 3
 """Outputs of models that are compared besides the losses."""
 _DEPTH = 6
 """Depth of the containers in which results are looked for."""
+
+_OWN = str(Path(__file__).parents[2])
+"""The package itself, which need not be installed where others are."""
 
 RESULT, STATE = "result", "state"
 """Losses and outputs, which have to be equal by their largest difference; and arrays that the
@@ -78,7 +85,7 @@ class Call:
     outermost : bool
         It is called by code that runs once.
     of_arrays : bool
-        It takes and returns arrays of JAX.
+        It takes and returns arrays of JAX, or tensors of TensorFlow.
     """
 
     count: int = 0
@@ -91,16 +98,24 @@ class Observation:
 
     Attributes
     ----------
-    loaders, optimizers, datasets, keras_models : list
+    loaders, optimizers, datasets, keras_models, py_datasets : list
         Objects that were used, in order.
     roots : list of Root
         Outermost calls of modules, the first of each kind.
     backward : bool
         A loss was differentiated.
+    checkpoints : bool
+        Activations are computed again, by `torch.utils.checkpoint`.
+    waits : set of str
+        Modules whose calls wait for the device: ``torch``, ``jax``.
     zeros : bool
         Gradients were set to zero instead of None.
+    epochs : int
+        The most epochs of a `fit` of Keras.
+    wrapped_again : bool
+        A function was wrapped in `jax.jit` more than once.
     calls : dict of code to Call
-        Calls of functions of the program, if it uses JAX.
+        Calls of functions of the program, if it uses JAX or TensorFlow.
     values : list of Value
     namespace : dict
         The variables of the program.
@@ -115,10 +130,14 @@ class Observation:
         self.optimizers: list[Any] = []
         self.datasets: list[Any] = []
         self.keras_models: list[Any] = []
+        self.py_datasets: list[Any] = []
+        self.epochs = 1
+        self.wrapped_again = False
         self.roots: list[Root] = []
         self.calls: dict[CodeType, Call] = {}
         self._iterators: list[Any] = []
-        self.backward = self.zeros = False
+        self.backward = self.zeros = self.checkpoints = False
+        self.waits: set[str] = set()
         self.values: list[Value] = []
         self.namespace: dict[str, Any] = {}
         self.names: list[tuple[str, Any]] = []
@@ -136,15 +155,27 @@ class Observation:
         dataset = dataset_class()
         if dataset is not None:
             self._hook_datasets(dataset, patches)
-        if is_imported(JAX.name):
+        jax = sys.modules.get(JAX.name)
+        if jax is not None and hasattr(jax, "jit"):
+            self._hook_jit(jax, patches)
+        if is_imported(JAX.name) or is_imported(TENSORFLOW.name):
             before = sys.getprofile()
             patches.on_restore(lambda: sys.setprofile(before))
-            sys.setprofile(self._called)
+            sys.setprofile(self._called if before is None else self._after(before))
+
+    def _after(self, before: Callable[..., object]) -> Callable[..., None]:
+        """Also call what a change has set."""
+
+        def called(frame: FrameType, event: str, value: Any) -> None:
+            before(frame, event, value)
+            self._called(frame, event, value)
+
+        return called
 
     def _called(self, frame: FrameType, event: str, returned: object) -> None:
         """Count the calls of the program's own functions."""
         code = frame.f_code
-        if event not in ("call", "return") or code.co_filename.startswith(INSTALLED):
+        if event not in ("call", "return") or code.co_filename.startswith((*INSTALLED, _OWN)):
             return
         call = self.calls.setdefault(code, Call())
         if event == "call":
@@ -183,6 +214,24 @@ class Observation:
         for owner in (torch.optim.Optimizer, torch.nn.Module):
             self._hook_zero_grad(owner, patches)
         around_roots(patches, self._root)
+        checkpoint = sys.modules.get("torch.utils.checkpoint")
+        if checkpoint is not None:
+            self._note_call(checkpoint.checkpoint, self._checkpointed, patches)
+        self._note_call(torch.cuda.synchronize, lambda: self.waits.add("torch"), patches)
+
+    @staticmethod
+    def _note_call(function: FunctionType, note: Callable[[], object], patches: Patches) -> None:
+        """Call `note` before a function, whoever refers to it."""
+        original = copy_of(function)
+
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            note()
+            return original(*args, **kwargs)
+
+        swap(function, calling(noted, function.__code__), patches)
+
+    def _checkpointed(self) -> None:
+        self.checkpoints = True
 
     def _hook_zero_grad(self, owner: Any, patches: Patches) -> None:
         original = owner.zero_grad
@@ -246,6 +295,27 @@ class Observation:
                 self._hook_logs(batches.CallbackList, f"on_{kind}_batch_end", patches)
         for name in ("fit", "evaluate", "predict"):
             self._before(patches, model, name, lambda each: _add(self.keras_models, each))
+        trained = model.fit
+        parameters = signature(trained)
+
+        @wraps(trained)
+        def fit(*args: Any, **kwargs: Any) -> Any:
+            with suppress(TypeError):
+                epochs = parameters.bind(*args, **kwargs).arguments.get("epochs", 1)
+                self.epochs = max(self.epochs, epochs)
+            return trained(*args, **kwargs)
+
+        patches.replace(model, "fit", fit)
+        adapter = py_dataset_adapter()
+        if adapter is not None:
+            construct = adapter.__init__
+
+            @wraps(construct)
+            def make(adapted: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
+                _add(self.py_datasets, dataset)
+                construct(adapted, dataset, *args, **kwargs)
+
+            patches.replace(adapter, "__init__", make)
 
     def _hook_logs(self, owner: Any, name: str, patches: Patches) -> None:
         original = getattr(owner, name)
@@ -260,6 +330,34 @@ class Observation:
 
     def _hook_datasets(self, dataset: Any, patches: Patches) -> None:
         self._before(patches, dataset, "__iter__", lambda each: _add(self.datasets, each))
+
+    def _hook_jit(self, jax: Any, patches: Patches) -> None:
+        original = jax.jit
+        wrapped: set[CodeType] = set()
+
+        @wraps(original)
+        def jit(*args: Any, **kwargs: Any) -> Any:
+            code = getattr(args[0], "__code__", None) if args else None
+            if code in wrapped:
+                self.wrapped_again = True
+            elif code is not None:
+                wrapped.add(code)
+            return original(*args, **kwargs)
+
+        patches.replace(jax, "jit", jit)
+        self._note_call(jax.block_until_ready, lambda: self.waits.add("jax"), patches)
+        array = array_class()
+        if array is not None:
+            wait = array.block_until_ready
+
+            # Without `wraps`: a method of nanobind has no names to copy.
+            def block_until_ready(self_: Any) -> Any:
+                self.waits.add("jax")
+                return wait(self_)
+
+            # The turn itself waits by the original.
+            block_until_ready.__wrapped__ = wait  # type: ignore[attr-defined]
+            patches.replace(array, "block_until_ready", block_until_ready)
 
     def _result(self, name: str, value: Any) -> None:
         self._add_value(RESULT, name, value)
@@ -338,6 +436,17 @@ def dataset_class() -> Any:
     return getattr(sys.modules.get("tensorflow.python.data.ops.dataset_ops"), "DatasetV2", None)
 
 
+def array_class() -> Any:
+    """The class of arrays of JAX; None if it is not imported."""
+    return getattr(sys.modules.get("jax._src.array"), "ArrayImpl", None)
+
+
+def py_dataset_adapter() -> Any:
+    """The class by which Keras reads a PyDataset; None if Keras is not imported."""
+    module = sys.modules.get("keras.src.trainers.data_adapters.py_dataset_adapter")
+    return getattr(module, "PyDatasetAdapter", None)
+
+
 def _add(values: list[Any], value: Any) -> None:
     if not any(value is other for other in values):
         values.append(value)
@@ -366,8 +475,12 @@ def _is_variable(value: Any) -> bool:
 
 
 def _has_array(value: Any) -> bool:
-    array = sys.modules["jax"].Array
-    return any(isinstance(leaf, array) for leaf in _leaves(value, _DEPTH))
+    kinds = []
+    for module, name in ((JAX.name, "Array"), (TENSORFLOW.name, "Tensor")):
+        kind = getattr(sys.modules.get(module), name, None)
+        if isinstance(kind, type):
+            kinds.append(kind)
+    return any(isinstance(leaf, tuple(kinds)) for leaf in _leaves(value, _DEPTH))
 
 
 def _dtype(value: Any) -> str:

@@ -7,11 +7,18 @@ from collections.abc import Iterable
 
 from nbprof.capture.experiments import (
     jax_jit,
+    jax_waits,
+    keras_input,
     keras_model,
     tf_data,
+    tf_data_cache,
+    tf_data_vectorized,
+    tf_functions,
+    torch_data,
     torch_loader,
     torch_models,
     torch_optimizer,
+    torch_settings,
     torch_threads,
 )
 from nbprof.capture.experiments.experiment import Experiment
@@ -19,12 +26,19 @@ from nbprof.core.errors import CaptureError
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     *torch_loader.EXPERIMENTS,
+    *torch_data.EXPERIMENTS,
     *torch_optimizer.EXPERIMENTS,
     *torch_models.EXPERIMENTS,
+    *torch_settings.EXPERIMENTS,
     *torch_threads.EXPERIMENTS,
     *keras_model.EXPERIMENTS,
+    *keras_input.EXPERIMENTS,
     *tf_data.EXPERIMENTS,
+    *tf_data_cache.EXPERIMENTS,
+    *tf_data_vectorized.EXPERIMENTS,
+    *tf_functions.EXPERIMENTS,
     *jax_jit.EXPERIMENTS,
+    *jax_waits.EXPERIMENTS,
 )
 
 ALL = "all"

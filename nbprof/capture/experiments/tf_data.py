@@ -1,4 +1,4 @@
-"""Experiments on pipelines of tf.data: prefetch, and maps that run in parallel."""
+"""Experiments on pipelines of tf.data: prefetch, parallel maps, threads of their own."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from nbprof.capture.patches import Patches
 _AHEAD = 4
 """Batches that are prefetched."""
 _SERIAL = "MapDataset"
+_THREADS = 16
+"""Threads of a pipeline that has its own: of maps that wait, many run on one core."""
 
 
 class Rebuilt(Change):
@@ -55,10 +57,16 @@ def _prefetched(dataset: Any) -> Any:
     return dataset.prefetch(_AHEAD)
 
 
+def _with_threads(dataset: Any) -> Any:
+    options = sys.modules["tensorflow"].data.Options()
+    options.threading.private_threadpool_size = _THREADS
+    return dataset.with_options(options)
+
+
 def _parallel(dataset: Any) -> Any:
     """The dataset with parallel calls of each map, in the same order."""
     tensorflow = sys.modules["tensorflow"]
-    graph = _graph(dataset)
+    graph = graph_of(dataset)
     if not _has_serial_map(graph):
         return dataset
     count = graph.node.add(name="nbprof_parallel_calls", op="Const")
@@ -101,7 +109,8 @@ def _tensor(name: str) -> str:
     return name if ":" in name else f"{name}:0"
 
 
-def _graph(dataset: Any) -> Any:
+def graph_of(dataset: Any) -> Any:
+    """The graph of a pipeline, with the functions of its maps."""
     tensorflow = sys.modules["tensorflow"]
     policy = sys.modules["tensorflow.python.data.ops.options"].ExternalStatePolicy.IGNORE
     serialized = dataset._as_serialized_graph(external_state_policy=policy).numpy()
@@ -120,11 +129,19 @@ def _not_prefetched(observation: Observation) -> str:
     return ""
 
 
+def _no_threads(observation: Observation) -> str:
+    if not observation.datasets:
+        return "no dataset of tf.data was read"
+    if all(dataset.options().threading.private_threadpool_size for dataset in observation.datasets):
+        return "the pipeline has threads of its own already"
+    return ""
+
+
 def _not_parallel(observation: Observation) -> str:
     if not observation.datasets:
         return "no dataset of tf.data was read"
     try:
-        if any(_has_serial_map(_graph(dataset)) for dataset in observation.datasets):
+        if any(_has_serial_map(graph_of(dataset)) for dataset in observation.datasets):
             return ""
     except Exception as error:
         return f"the pipeline could not be read: {type(error).__name__}"
@@ -147,7 +164,7 @@ def _parallel_in_source(source: Source, observed: Sequence[Observation]) -> Loca
     datasets = made_by_program(_datasets, observed)
     if not tensorflow or len(datasets) != 1:
         return None
-    serial = sum(node.op == _SERIAL for node in _graph(datasets[0]).node)
+    serial = sum(node.op == _SERIAL for node in graph_of(datasets[0]).node)
     calls = []
     for call in calls_of_method(source, "", "map"):
         parallel = any(keyword.arg == "num_parallel_calls" for keyword in call.keywords)
@@ -197,5 +214,17 @@ EXPERIMENTS = (
         "- dataset.map(function)\n+ dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)",
         touches=("map",),
         edit=_parallel_in_source,
+    ),
+    Experiment(
+        "tf_data_threads",
+        f"{_THREADS} threads of the pipeline's own",
+        "tensorflow",
+        ("input_bottleneck", "map_serial"),
+        _no_threads,
+        lambda _: Rebuilt(_with_threads),
+        "+ options = tf.data.Options()\n"
+        f"+ options.threading.private_threadpool_size = {_THREADS}\n"
+        "+ dataset = dataset.with_options(options)",
+        touches=("pipeline threads",),
     ),
 )

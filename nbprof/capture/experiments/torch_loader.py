@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import sys
+from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any
 
@@ -18,21 +19,32 @@ _AHEAD = 4
 _RULES = ("loader_in_process", "loader_workers", "input_bottleneck")
 
 
-class Workers(Change):
-    """Each loader reads with so many workers.
+class Copied(Change):
+    """Each loader is replaced by a copy with other attributes where it is iterated over.
 
-    The program's loaders remain as they are: each is replaced by a copy where it is iterated over.
+    The program's loaders remain as they are.
 
     Parameters
     ----------
-    count : int
-        Workers of a loader.
+    attributes : callable
+        Makes those of the copy, by the loader.
+    why_not : callable
+        Returns why a loader is not replaced; '' if it is.
     observation : Observation
+    warmup : int
+        See `Change`.
     """
 
-    def __init__(self, count: int, observation: Observation) -> None:
-        self.warmup = count * _AHEAD + 1
-        self._count = count
+    def __init__(
+        self,
+        attributes: Callable[[Any], dict[str, Any]],
+        why_not: Callable[[Any], str],
+        observation: Observation,
+        warmup: int = 0,
+    ) -> None:
+        self.warmup = warmup
+        self._attributes = attributes
+        self._why_not = why_not
         self._lasting = {id(loader) for loader in observation.loaders}
         # With the loader itself, so that no other one gets its address.
         self._copies: dict[int, tuple[Any, Any]] = {}
@@ -43,7 +55,7 @@ class Workers(Change):
 
         @wraps(original)
         def iterate(loader: Any) -> Any:
-            if _why_not(loader, self._count):
+            if self._why_not(loader):
                 return original(loader)
             return original(self._copy(loader))
 
@@ -55,12 +67,7 @@ class Workers(Change):
             copy = object.__new__(type(loader))
             # Past `__setattr__`, which refuses changes.
             vars(copy).update(vars(loader))
-            vars(copy).update(
-                num_workers=self._count,
-                prefetch_factor=_AHEAD,
-                persistent_workers=True,
-                _iterator=None,
-            )
+            vars(copy).update(self._attributes(loader), _iterator=None)
             self._copies[id(loader)] = loader, copy
         return self._copies[id(loader)][1]
 
@@ -77,6 +84,16 @@ class Workers(Change):
     def close(self) -> None:  # noqa: D102
         for key in list(self._copies):
             self._end(key)
+
+
+def _with_workers(count: int, observation: Observation) -> Change:
+    attributes = {
+        "num_workers": count,
+        "prefetch_factor": _AHEAD,
+        "persistent_workers": True,
+    }
+    warmup = count * _AHEAD + 1
+    return Copied(lambda _: attributes, lambda loader: _why_not(loader, count), observation, warmup)
 
 
 def _why_not(loader: Any, count: int) -> str:
@@ -107,7 +124,7 @@ def _experiment(name: str, count: int) -> Experiment:
         "torch",
         _RULES,
         partial(_refusal, count),
-        partial(Workers, count),
+        partial(_with_workers, count),
         "- DataLoader(...)\n"
         f"+ DataLoader(..., num_workers={count}, persistent_workers=True,"
         f" prefetch_factor={_AHEAD})",

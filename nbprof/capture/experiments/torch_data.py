@@ -1,0 +1,191 @@
+"""Experiments on data in memory: rows by the batch, on the device, and copies that do not wait."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial, wraps
+from typing import Any
+
+from nbprof.capture.experiments.experiment import Change, Experiment
+from nbprof.capture.experiments.observation import Observation
+from nbprof.capture.experiments.torch_loader import Copied
+from nbprof.capture.experiments.torch_settings import no_gpu
+from nbprof.capture.patches import Patches
+
+_DEVICE = "cuda"
+_SHARE = 0.25
+"""Part of the free memory of the device that a dataset may take."""
+
+
+class _Batches:
+    """The items of a TensorDataset, a batch at a time.
+
+    Parameters
+    ----------
+    dataset : TensorDataset or Subset
+    device : str
+        Where its tensors are copied to; '' leaves them where they are.
+    """
+
+    def __init__(self, dataset: Any, device: str) -> None:
+        self._subsets = []
+        while _is_subset(dataset):
+            self._subsets.append(dataset.indices)
+            dataset = dataset.dataset
+        self._tensors = list(dataset.tensors)
+        if device:
+            self._tensors = [tensor.to(device) for tensor in self._tensors]
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        for subset in self._subsets:
+            indices = [subset[index] for index in indices]
+        rows = sys.modules["torch"].as_tensor(indices)
+        return [tensor.index_select(0, rows.to(tensor.device)) for tensor in self._tensors]
+
+
+def _as_they_are(batch: Any) -> Any:
+    return batch
+
+
+def _in_batches(device: str, loader: Any) -> dict[str, Any]:
+    """The attributes of a loader that takes whole batches, in this process."""
+    return {
+        "dataset": _Batches(loader.dataset, device),
+        "collate_fn": _as_they_are,
+        "num_workers": 0,
+        "prefetch_factor": None,
+        "persistent_workers": False,
+        "pin_memory": loader.pin_memory and not device,
+    }
+
+
+def _is_subset(dataset: Any) -> bool:
+    return type(dataset) is sys.modules["torch.utils.data"].Subset
+
+
+def _not_tensors(loader: Any) -> str:
+    data = sys.modules["torch.utils.data"]
+    dataset = loader.dataset
+    while _is_subset(dataset):
+        dataset = dataset.dataset
+    if type(dataset) is not data.TensorDataset:
+        return "the dataset is no TensorDataset, whose items are known to be rows of tensors"
+    if loader.batch_sampler is None or loader.collate_fn is not data.default_collate:
+        return "the loader puts batches together in a way of its own"
+    return ""
+
+
+def _refusal(observation: Observation) -> str:
+    if not observation.loaders:
+        return "no DataLoader was read"
+    reasons = [_not_tensors(loader) for loader in observation.loaders]
+    return reasons[0] if all(reasons) else ""
+
+
+def _not_on_device(observation: Observation) -> str:
+    if why := no_gpu(observation) or _refusal(observation):
+        return why
+    free = sys.modules["torch"].cuda.mem_get_info()[0]
+    for loader in observation.loaders:
+        if not _not_tensors(loader):
+            size = sum(tensor.nbytes for tensor in _Batches(loader.dataset, "")._tensors)
+            if size > _SHARE * free:
+                return f"a dataset has {size / 1e9:.1f} GB, more than a quarter of the free memory"
+    return ""
+
+
+def _batches(observation: Observation) -> Change:
+    return Copied(partial(_in_batches, ""), _not_tensors, observation)
+
+
+def _on_device(observation: Observation) -> Change:
+    return Copied(partial(_in_batches, _DEVICE), _not_tensors, observation)
+
+
+class Ahead(Change):
+    """Loaders pin their batches, and copies of them do not wait.
+
+    Only copies from pinned memory to a GPU: one that does not wait in the other direction may be
+    read before it is complete.
+
+    Parameters
+    ----------
+    observation : Observation
+    """
+
+    def __init__(self, observation: Observation) -> None:
+        self._pinned = Copied(lambda _: {"pin_memory": True}, _pins, observation)
+
+    def apply(self, patches: Patches) -> None:  # noqa: D102
+        self._pinned.apply(patches)
+        torch = sys.modules["torch"]
+        for name in ("to", "cuda"):
+            _replace(torch.Tensor, name, patches)
+
+    def close(self) -> None:  # noqa: D102
+        self._pinned.close()
+
+
+def _replace(owner: Any, name: str, patches: Patches) -> None:
+    original = getattr(owner, name)
+
+    @wraps(original)
+    def copied(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # A number of positional arguments may hold `non_blocking` already.
+        if len(args) <= 1 and self.device.type == "cpu" and self.is_pinned():
+            kwargs.setdefault("non_blocking", True)
+        return original(self, *args, **kwargs)
+
+    patches.replace(owner, name, copied)
+
+
+def _pins(loader: Any) -> str:
+    return "the loader pins its batches already" if loader.pin_memory else ""
+
+
+def _not_pinned(observation: Observation) -> str:
+    if why := no_gpu(observation):
+        return why
+    if not observation.loaders:
+        return "no DataLoader was read"
+    return ""
+
+
+EXPERIMENTS = (
+    Experiment(
+        "tensors_in_batches",
+        "rows of a TensorDataset taken a batch at a time",
+        "torch",
+        ("loader_in_process", "loader_workers"),
+        _refusal,
+        _batches,
+        "- DataLoader(dataset, batch_size, shuffle=True)\n"
+        "+ order = BatchSampler(RandomSampler(dataset), batch_size, drop_last=False)\n"
+        "+ DataLoader(dataset, sampler=order, batch_size=None)",
+        touches=("loader",),
+    ),
+    Experiment(
+        "tensors_on_device",
+        "a TensorDataset in the memory of the GPU",
+        "torch",
+        ("pinned_memory", "copies_exposed", "loader_in_process", "loader_workers"),
+        _not_on_device,
+        _on_device,
+        "- dataset = TensorDataset(x, y)\n"
+        "+ dataset = TensorDataset(x.cuda(), y.cuda())\n"
+        "+ order = BatchSampler(RandomSampler(dataset), batch_size, drop_last=False)\n"
+        "+ DataLoader(dataset, sampler=order, batch_size=None)",
+        touches=("loader",),
+    ),
+    Experiment(
+        "asynchronous_copies",
+        "pinned memory, and copies that do not wait",
+        "torch",
+        ("pinned_memory", "copies_exposed"),
+        _not_pinned,
+        Ahead,
+        "- DataLoader(...)\n+ DataLoader(..., pin_memory=True)\n"
+        "- x = x.to(device)\n+ x = x.to(device, non_blocking=True)",
+        touches=("loader",),
+    ),
+)

@@ -1,0 +1,198 @@
+"""Experiments on settings of PyTorch: attention kernels, TF32, algorithms of cuDNN, checkpoints."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from nbprof.capture.experiments.code_replaced import calling, swap
+from nbprof.capture.experiments.experiment import Change, Experiment
+from nbprof.capture.experiments.observation import Observation
+from nbprof.capture.patches import Patches
+
+_KERNELS = ("flash", "mem_efficient", "cudnn")
+
+
+class Setting(Change):
+    """A setting of the process has another value.
+
+    Parameters
+    ----------
+    read, write : callable
+        Of the setting.
+    value : object
+    """
+
+    def __init__(
+        self, read: Callable[[], Any], write: Callable[[Any], object], value: object
+    ) -> None:
+        self._read = read
+        self._write = write
+        self._value = value
+
+    def apply(self, patches: Patches) -> None:  # noqa: D102
+        before = self._read()
+        patches.on_restore(lambda: self._write(before))
+        self._write(self._value)
+
+
+def _attention(_: Observation) -> Change:
+    return Setting(_enabled, _enable, tuple(True for _ in _KERNELS))
+
+
+def _enabled() -> tuple[bool, ...]:
+    settings = sys.modules["torch"].backends.cuda
+    return tuple(bool(getattr(settings, f"{name}_sdp_enabled")()) for name in _KERNELS)
+
+
+def _enable(values: tuple[bool, ...]) -> None:
+    settings = sys.modules["torch"].backends.cuda
+    for name, value in zip(_KERNELS, values, strict=True):
+        getattr(settings, f"enable_{name}_sdp")(value)
+
+
+def _tf32(_: Observation) -> Change:
+    torch = sys.modules["torch"]
+    return Setting(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "high")
+
+
+def _benchmark(_: Observation) -> Change:
+    cudnn = sys.modules["torch"].backends.cudnn
+
+    def write(value: bool) -> None:
+        cudnn.benchmark = value
+
+    return Setting(lambda: cudnn.benchmark, write, True)
+
+
+class NotAgain(Change):
+    """Activations are kept for the backward pass in place of being computed again."""
+
+    def apply(self, patches: Patches) -> None:  # noqa: D102
+        function = sys.modules["torch.utils.checkpoint"].checkpoint
+        swap(function, calling(_direct, function.__code__), patches)
+
+
+_OPTIONS = (
+    "use_reentrant",
+    "context_fn",
+    "determinism_check",
+    "debug",
+    "early_stop",
+    "preserve_rng_state",
+)
+"""Of the checkpoint itself; the others are of the function."""
+
+
+def _direct(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    for option in _OPTIONS:
+        kwargs.pop(option, None)
+    return function(*args, **kwargs)
+
+
+class NoWaits(Change):
+    """Calls that wait for the GPU return at once; the end of the turn waits."""
+
+    def apply(self, patches: Patches) -> None:  # noqa: D102
+        function = sys.modules["torch"].cuda.synchronize
+        swap(function, calling(lambda *_, **__: None, function.__code__), patches)
+
+
+def no_gpu(observation: Observation) -> str:
+    """Why it is not tried: nothing computes on an NVIDIA GPU; '' if something does."""
+    del observation
+    torch = sys.modules["torch"]
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        return ""
+    return "it needs a GPU, and the program uses none"
+
+
+def _all_enabled(observation: Observation) -> str:
+    if not observation.roots:
+        return "no module of PyTorch was called"
+    if all(_enabled()):
+        return "PyTorch chooses among all kernels of attention already"
+    return ""
+
+
+def _not_tf32(observation: Observation) -> str:
+    if why := no_gpu(observation):
+        return why
+    if sys.modules["torch"].get_float32_matmul_precision() != "highest":
+        return "products of float32 are of lower precision already"
+    return ""
+
+
+def _not_benchmark(observation: Observation) -> str:
+    if why := no_gpu(observation):
+        return why
+    if sys.modules["torch"].backends.cudnn.benchmark:
+        return "cuDNN measures its algorithms already"
+    if not any(root.images for root in observation.roots):
+        return "no model has images, of four dimensions, as its input"
+    return ""
+
+
+def _no_checkpoints(observation: Observation) -> str:
+    return "" if observation.checkpoints else "torch.utils.checkpoint is not used"
+
+
+def _no_waits(observation: Observation) -> str:
+    if why := no_gpu(observation):
+        return why
+    return "" if "torch" in observation.waits else "torch.cuda.synchronize is not called"
+
+
+EXPERIMENTS = (
+    Experiment(
+        "attention_kernels",
+        "all kernels of attention",
+        "torch",
+        ("attention",),
+        _all_enabled,
+        _attention,
+        "- torch.backends.cuda.enable_flash_sdp(False)",
+        touches=("attention",),
+    ),
+    Experiment(
+        "tf32",
+        "TF32 for products of float32",
+        "torch",
+        ("tensor_cores", "mixed_precision"),
+        _not_tf32,
+        _tf32,
+        '+ torch.set_float32_matmul_precision("high")',
+        unequal="TF32 multiplies with 10 bits of the mantissa",
+        touches=("precision",),
+    ),
+    Experiment(
+        "cudnn_benchmark",
+        "the fastest algorithms of cuDNN, measured",
+        "torch",
+        ("tensor_cores",),
+        _not_benchmark,
+        _benchmark,
+        "+ torch.backends.cudnn.benchmark = True",
+        touches=("convolutions",),
+    ),
+    Experiment(
+        "no_checkpoints",
+        "activations kept, and not computed again",
+        "torch",
+        (),
+        _no_checkpoints,
+        lambda _: NotAgain(),
+        "- y = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)\n+ y = block(x)",
+    ),
+    Experiment(
+        "no_synchronize",
+        "no waits for the GPU",
+        "torch",
+        ("waits",),
+        _no_waits,
+        lambda _: NoWaits(),
+        "- torch.cuda.synchronize()",
+        touches=("waits",),
+    ),
+)
