@@ -200,19 +200,24 @@ function workers(el: HTMLElement, context: ViewContext): void {
       { key: "inside", narrow: true },
     ]);
   if (each)
-    draw(each, "Workers of the DataLoader", "busy = making batches; otherwise the loader asks for nothing, as it keeps up", [
-      { key: "loader", grow: true, width: 90 },
-      "worker",
-      "batches",
-      "batch_ms",
-      "busy_percent",
-      { key: "delayed_ms", narrow: true },
-      { key: "restarts", narrow: true },
-      { key: "start_ms", narrow: true },
-      { key: "pickled_bytes", narrow: true },
-      { key: "shared_bytes", narrow: true },
-      { key: "memory_bytes", narrow: true },
-    ]);
+    draw(
+      each,
+      "Workers of the DataLoader",
+      "busy = making batches; otherwise the loader asks for nothing, as it keeps up",
+      [
+        { key: "loader", grow: true, width: 90 },
+        "worker",
+        "batches",
+        "batch_ms",
+        "busy_percent",
+        { key: "delayed_ms", narrow: true },
+        { key: "restarts", narrow: true },
+        { key: "start_ms", narrow: true },
+        { key: "pickled_bytes", narrow: true },
+        { key: "shared_bytes", narrow: true },
+        { key: "memory_bytes", narrow: true },
+      ],
+    );
 }
 
 /** Rows of a table of pipelines, or of their calls, that are of one pipeline. */
