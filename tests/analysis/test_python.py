@@ -373,11 +373,12 @@ class TestProfile:
 def test_a_call_is_compiled_code_unless_the_thread_gave_up_the_gil_as_soon_as_it_had_to():
     stack = [(CELL, "<module>", 1, 2, "engine.get_loc")]
     taken = samples(
-        [(n, stack, 0, 9) for n in range(1, 5)], late=np.array([-1, 0, 1.15, 1.18, 6]) * MS
+        [(n, stack, 0, 9) for n in range(1, 9)],
+        late=np.array([-1, 0, 1.15, 1.18, 6, 0, 1.15, 1.18, 6]) * MS,
     )
     found = Python(taken, {}).use()
     assert (found.python, found.library) == (0.5, 0.5)
-    unknown = Python(samples([(n, stack, 0, 9) for n in range(1, 5)]), {}).use()
+    unknown = Python(samples([(n, stack, 0, 9) for n in range(1, 9)]), {}).use()
     assert (unknown.python, unknown.library) == (0.0, 1.0)
 
 
@@ -385,16 +386,28 @@ def test_with_several_threads_another_one_may_have_had_the_gil():
     stack = [(CELL, "<module>", 1, 2, "engine.get_loc")]
     worker = [("/project/data.py", "load", 1, 3)]
     taken = samples(
-        [(1, stack, 0, 9), (1, worker, 1, 9)],
+        [(n, each, at, 9) for n in range(1, 6) for at, each in enumerate((stack, worker))],
         threads=("MainThread", "worker"),
-        late=np.array([-1, 1.15]) * MS,
+        late=np.array([-1, *[1.15] * 5]) * MS,
     )
     assert Python(taken, {}).use().library == 1.0
 
 
+def test_few_samples_say_nothing_and_those_from_outside_the_time_do_not_count():
+    imports = [("/lib/framework.py", "load", 1, 2)]
+    stack = [(CELL, "<module>", 1, 2)]
+    rows = [(n, imports, 0, 9) for n in range(1, 30)] + [(n, stack, 0, 9) for n in range(30, 34)]
+    taken = samples(rows)
+    loop = Intervals.union(taken.at[29:30], taken.at[-1:] + 1)
+    assert Python(taken, {}, loop).use() is None
+    more = samples([*rows, *((n, stack, 0, 9) for n in range(34, 36))])
+    use = Python(more, {}, Intervals.union(more.at[29:30], more.at[-1:] + 1)).use()
+    assert (use.samples, use.python) == (6, 1.0)
+
+
 def test_a_thread_that_sleeps_waits_whatever_other_threads_use():
     stack = [(CELL, "<module>", 1, 2, "time.sleep")]
-    found = Python(samples([(1, stack, 0, 0), (2, stack, 0, 0)]), {}).use()
+    found = Python(samples([(n, stack, 0, 0) for n in range(1, 6)]), {}).use()
     assert found.waiting == 1.0
     assert found.top_waiting.call == "time.sleep"
 
