@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 VERSION = 1
 MOST_WORKERS, MOST_ROWS, MOST_SLOW, MOST_BATCHES = 2_000, 2_000, 100, 20_000
-_LONGEST = 500
+LONGEST = 500
+"""Characters of a text."""
 _STEPS = 8
 """Buckets of a histogram per power of two: a duration is known to within 7 %."""
 
@@ -258,7 +259,7 @@ def _valid_row(row: Any, times: WorkerTimes) -> bool:
             if not all(_is_count(each) for pair in value.items() for each in pair):
                 return False
         elif name in _TEXTS:
-            if not isinstance(value, str) or len(value) > _LONGEST:
+            if not isinstance(value, str) or len(value) > LONGEST:
                 return False
         elif not _is_count(value, -1 if name in _MAY_BE_NEGATIVE else 0):
             return False

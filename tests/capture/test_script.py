@@ -221,6 +221,35 @@ def test_children_end_as_without(folder):
     assert the_run(folder)
 
 
+def test_an_open_pool_of_processes_does_not_hold_up_the_end(folder):
+    write(
+        folder,
+        """
+        from concurrent.futures import ProcessPoolExecutor
+
+        if __name__ == "__main__":
+            pool = ProcessPoolExecutor(1)
+            print(pool.submit(abs, -3).result())
+        """,
+    )
+    assert same(folder, "train.py").stdout == "3\n"
+
+
+def test_a_program_that_handles_the_signal_itself_goes_on(folder):
+    write(
+        folder,
+        """
+        import os, signal, time
+
+        signal.signal(signal.SIGTERM, lambda *_: print("checkpoint", flush=True))
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(4)
+        print("done")
+        """,
+    )
+    assert same(folder, "train.py").stdout == "checkpoint\ndone\n"
+
+
 def test_a_native_wait_does_not_hold_up_the_end(folder):
     """A thread ends the process where the main thread does not come to handle the signal."""
     write(

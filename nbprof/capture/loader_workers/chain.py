@@ -20,6 +20,24 @@ _PARTS = ("transforms", "transform", "target_transform")
 _MOST_OBJECTS, _MOST_ITEMS, _DEEPEST = 500, 200, 8
 
 
+class _TimedFunction:
+    """In place of a plain function; where it is pickled or copied, the function is."""
+
+    def __init__(self, stages: Stages, times: Times, function: Any) -> None:
+        self._stages, self._times, self._function = stages, times, function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        return self._stages.run(self._times, self._function, args, kwargs)
+
+    def __reduce__(self) -> Any:
+        return _itself, (self._function,)
+
+
+def _itself(function: Any) -> Any:
+    return function
+
+
 class Chain:
     """The transforms of one dataset.
 
@@ -112,13 +130,8 @@ class Chain:
         times = self._stages.times(self._numbered(stage_of(TRANSFORM, inner)))
         if times is None or container is None:
             return
-        run = self._stages.run
-
-        @functools.wraps(inner)
-        def timed(*args: Any, **kwargs: Any) -> Any:
-            __tracebackhide__ = True
-            return run(times, function, args, kwargs)
-
+        timed = _TimedFunction(self._stages, times, function)
+        functools.update_wrapper(timed, inner)
         self._functions.append((container, key, function, timed))
 
     def _add_object(self, value: Any) -> None:

@@ -76,8 +76,8 @@ class Recorder:
 
     @property
     def _counts(self) -> bool:
-        """True while a window is open."""
-        return self._window not in (None, PAUSED)
+        """True while the window of the current batch is open."""
+        return self._window not in (None, PAUSED) and self._open == self._window
 
     def start(self, index_queue: Any, data_queue: Any) -> None:
         """Begin to record; the queues are those of the worker."""
@@ -97,9 +97,33 @@ class Recorder:
     def _changed(self, window: int | None) -> None:
         """On the thread of the reporter."""
         before, self._open = self._open, window
-        if window != before and before not in (None, PAUSED) and self._open != self._window:
+        if window == before or before in (None, PAUSED):
+            return
+        if before != self._window:
+            self._report_idle(before)
+        elif self._open != self._window:
             # The window has ended: all that it has in it is known now, but a batch in the making.
             self.report(closed=True)
+
+    def _report_idle(self, window: int) -> None:
+        """Of a window in which no batch was begun."""
+        if os.getpid() != self._process:
+            return
+        values = {
+            "window": window,
+            "loader": self._loader,
+            "worker": self._worker,
+            "process": self._process,
+            "start_ns": 0,
+            "complete": True,
+            "ended": False,
+            **vars(Totals()),
+            "stages": [],
+            "lines": [],
+            "batch_times": [],
+            **Items().values(),
+        }
+        self._folder.report(str(self._process), values)
 
     def _follow(self) -> None:
         """Before a batch: begin a new window, or leave once the recording is over."""
@@ -254,6 +278,7 @@ class Recorder:
         # A child that the person's code forked from this worker is none.
         if self._window in (None, PAUSED) or os.getpid() != self._process:
             return
+        closed = closed or self._open != self._window
         with contextlib.suppress(Exception):
             totals = self._totals
             totals.memory_bytes = max(totals.memory_bytes, _resident_bytes())
@@ -349,7 +374,8 @@ class _Fetches:
     def several(self, stage: Any, call: Any, indices: Any) -> Any:
         """Items that the dataset makes together; how long each took is unknown."""
         __tracebackhide__ = True
-        count = len(indices)
+        # A sampler may give what only the dataset understands.
+        count = len(indices) if hasattr(indices, "__len__") else 1
         value = self._stages.run(stage, call, (indices,), {}, calls=count)
         self.count += count
         return value

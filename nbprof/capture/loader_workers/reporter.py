@@ -14,6 +14,7 @@ from types import CodeType, FrameType
 from nbprof.capture.loader_workers.folder import Folder
 from nbprof.capture.loader_workers.stages import Stage, Stages
 from nbprof.core.sample_limits import FIRST_S, INTERVAL_S, LONGEST_S, SHARE
+from nbprof.core.worker_times import LONGEST
 
 REPORT_S = 1.0
 """Least time between reports."""
@@ -94,7 +95,7 @@ class Reporter:
         result: dict[Line, int] = {}
         for (stage, code, line), count in list(self._lines.items()):
             name = str(getattr(code, "co_qualname", code.co_name)).rpartition("<locals>.")[2]
-            key = (stage, name[:100], code.co_filename, line)
+            key = (stage, name[:100], code.co_filename[-LONGEST:], line)
             result[key] = result.get(key, 0) + count
         return result
 

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from nbprof.core.worker_times import LONGEST
+
 DATASET, TRANSFORM, COLLATE = "dataset", "transform", "collate"
 """Kinds of stages."""
 MOST_STAGES = 200
@@ -142,5 +144,7 @@ def stage_of(kind: str, thing: Any, *methods: str) -> Stage:
             break
     name = str(getattr(owner, "__qualname__", None) or type(thing).__name__)
     name = name.rpartition("<locals>.")[2]
-    file, line = ("", 0) if code is None else (code.co_filename, max(code.co_firstlineno, 0))
+    file, line = (
+        ("", 0) if code is None else (code.co_filename[-LONGEST:], max(code.co_firstlineno, 0))
+    )
     return Stage(kind, name[:100], str(getattr(owner, "__module__", "") or "")[:200], file, line)

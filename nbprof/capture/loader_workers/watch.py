@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import sys
 import tempfile
@@ -79,7 +80,7 @@ class WorkerWatch:
             self._error = error
             return
         # Late, and here, so that workers that are forked have it.
-
+        importlib.import_module("nbprof.capture.loader_workers.recorder")
         self._entry = entry.Entry(loop, path, self.samples)
         patches.replace(module, entry.LOOP, self._entry)
         patches.on_restore(self.close)
@@ -95,6 +96,8 @@ class WorkerWatch:
             return
         number = self._number.get(loader)
         if number is None:
+            if len(self._loaders) >= worker_times.MOST_ROWS:
+                return
             number = self._number[loader] = len(self._loaders)
             self._loaders.append({"dataset": "", "workers": 0, "prefetch": 0})
         attributes = object.__getattribute__(loader, "__dict__")

@@ -12,6 +12,9 @@ from pathlib import Path
 
 from nbprof.core.errors import CaptureError
 
+_MOST_BYTES = 1 << 16
+"""Of an answer."""
+
 FIRST = (3, 14)
 """The first Python that can run code in another one."""
 WAIT_S = 30.0
@@ -102,7 +105,19 @@ def _port(pid: int, answer: Path) -> int:
                 " that does not return to Python"
             )
         time.sleep(0.05)
-    result = json.loads(answer.read_text(encoding="utf-8"))
-    if "error" in result:
-        raise CaptureError(f"the server did not start in {pid}: {result['error']}")
-    return int(result["port"])
+    try:
+        result = json.loads(_text(answer))
+        if "error" not in result:
+            return int(result["port"])
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise CaptureError(f"{pid} answered nothing that can be read: {error}") from error
+    raise CaptureError(f"the server did not start in {pid}: {result['error']}")
+
+
+def _text(answer: Path) -> str:
+    """The answer, from a folder that is the other program's: no link, no pipe, no large file."""
+    descriptor = os.open(answer, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError("it is no file")
+        return file.read(_MOST_BYTES).decode("utf-8")

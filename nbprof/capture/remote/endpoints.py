@@ -49,18 +49,21 @@ class EndpointCall(ThreadCall):
         if not folder.is_dir():
             return Refusal(TOLD, f"there is no folder {folder} here, which it would write to")
         before = traces(folder)
-        started = False
+        # An answer that is lost may be that of a server that records.
+        may_record, started = True, False
         try:
             self._ask(START, folder)
             started = True
             self.stopping.wait(self.order.request.duration_ms / 1000)
         except CaptureError as error:
+            may_record = False
             return Refusal(TOLD, str(error))
         except (OSError, http.client.HTTPException) as error:
+            may_record = not isinstance(error, ConnectionRefusedError)
             return _refusal(error, connected=started)
         finally:
             # Also where it was given up: it would record until its memory is full.
-            stopped = self._stop(folder) if started else None
+            stopped = self._stop(folder) if may_record else None
         return stopped or self._written(folder, before)
 
     def _stop(self, folder: Path) -> Refusal | None:

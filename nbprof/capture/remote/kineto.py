@@ -17,12 +17,14 @@ import gzip
 import os
 import shutil
 import socket
+import stat
 import struct
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import psutil
 
@@ -109,10 +111,16 @@ class Daemon:
         with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
             self._socket.connect(self._path)
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-        # The socket of a daemon that was killed.
-        Path(self._path).unlink(missing_ok=True)
-        self._socket.bind(self._path)
-        Path(self._path).chmod(0o666)
+        path = Path(self._path)
+        # The socket of a daemon that was killed; what else has its name stays, and is in the way.
+        if path.is_socket() and not path.is_symlink():
+            path.unlink(missing_ok=True)
+        # Processes of other users connect. A chmod afterwards could follow a link.
+        before = os.umask(0)
+        try:
+            self._socket.bind(self._path)
+        finally:
+            os.umask(before)
 
     def close(self) -> None:
         """Answer nobody any more."""
@@ -278,7 +286,7 @@ class KinetoCall(ThreadCall):
         if not contains(trace, PYTORCH.recorder.signs):
             return ProfileResponse(empty=True)
         target = self.order.folder / f"{self.order.address.file_stem}{TORCH_SUFFIX}"
-        with trace.open("rb") as source, gzip.open(target, "wb", torch_trace.LEVEL) as packed:
+        with _opened(trace) as source, gzip.open(target, "wb", torch_trace.LEVEL) as packed:
             shutil.copyfileobj(source, packed, 1 << 20)
         return Received(target, socket.gethostname())
 
@@ -297,17 +305,26 @@ def _trace_folder(parent: str, owner: int) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="nbprof-", dir=parent))
     try:
         if owner != os.geteuid():
-            os.chown(folder, owner, -1)
+            os.chown(folder, owner, -1, follow_symlinks=False)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _opened(trace: Path) -> BinaryIO:
+    """A file that the process wrote; OSError for a link or a pipe in its place."""
+    descriptor = os.open(trace, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(trace))
+    return os.fdopen(descriptor, "rb")
+
+
 def _is_complete(trace: Path) -> bool:
     """Return whether a trace has been written to its end."""
     try:
-        with trace.open("rb") as file:
-            file.seek(max(0, trace.stat().st_size - 4096))
+        with _opened(trace) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
             tail = file.read().rstrip()
     except OSError:
         return False

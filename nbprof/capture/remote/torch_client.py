@@ -18,7 +18,7 @@ from nbprof.capture.remote import torch_wire
 from nbprof.capture.remote.addresses import Address
 from nbprof.capture.remote.calls import Outcome, Received, ThreadCall
 from nbprof.capture.remote.client import CONNECT_MS, Refusal
-from nbprof.capture.remote.failures import NOT_WRITTEN
+from nbprof.capture.remote.failures import NOT_WRITTEN, TOLD
 from nbprof.capture.remote.messages import ProfileResponse
 from nbprof.core.errors import ReadError
 from nbprof.sources.recording import CaptureInfo
@@ -78,7 +78,7 @@ class TorchCall(ThreadCall):
             return ProfileResponse(empty=True)
         if response.status != 200:
             text = response.read(_MOST_TEXT).decode("utf-8", "replace")
-            return Refusal(_CODES.get(response.status, "INVALID_ARGUMENT"), text)
+            return Refusal(_CODES.get(response.status, TOLD), text)
         stem = self.order.address.file_stem
         archive = self.order.folder / f".{stem}.zip"
         try:

@@ -11,7 +11,7 @@ import contextlib
 import ipaddress
 import json
 import os
-import select
+import selectors
 import shutil
 import socket
 import tempfile
@@ -42,6 +42,8 @@ _LOOK_S = 0.05
 """How often a recording looks whether it is to end."""
 _STEP_S = 10.0
 """Time beyond the duration for a step to end, where recording begins and ends with steps."""
+_SEND_S = 60.0
+"""How long a client may read nothing of its answer."""
 _EXIT_S = 20.0
 """Time for a recording to be sent when the program ends."""
 
@@ -127,6 +129,8 @@ class Recorder:
         """
         if not self._wait(lambda: time.time_ns() >= request.start_ns, is_wanted):
             return None
+        if self._stop.is_set():
+            return None
         if active() is not None:
             raise BusyError("the program itself is recording with nbprof")
         if torch_npu.module() is not None:
@@ -146,6 +150,11 @@ class Recorder:
         except CaptureError as error:
             kind = BusyError if str(error) == remedies.OWN_PROFILER else CaptureError
             raise kind(str(error)) from error
+        except Exception as error:
+            session.stop()
+            raise CaptureError(
+                f"the recording did not start ({type(error).__name__}: {error})"
+            ) from error
         recording = self._finished(session, request, at_steps=at_steps, is_wanted=is_wanted)
         backend = session.backend
         if recording is None or backend is None or not is_wanted() or not ran(backend, folder):
@@ -294,7 +303,7 @@ class _Handler(BaseHTTPRequestHandler):
             if recording is None:
                 self._head(204, "text/plain", 0)
                 return
-            self.connection.settimeout(None)
+            self.connection.settimeout(_SEND_S)
             self._head(200, "application/zip", archive.stat().st_size)
             with archive.open("rb") as file:
                 shutil.copyfileobj(file, self.wfile, 1 << 20)
@@ -302,9 +311,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _client_waits(self) -> bool:
         """Return whether the client has not closed the connection; it sends nothing more."""
         try:
-            readable, _, _ = select.select([self.connection], [], [], 0)
+            # Unlike select.select, it takes descriptors above 1,023.
+            with selectors.DefaultSelector() as selector:
+                selector.register(self.connection, selectors.EVENT_READ)
+                readable = selector.select(0)
             return not readable or bool(self.connection.recv(1, socket.MSG_PEEK))
-        except (OSError, ValueError):
+        except OSError:
             return False
 
 
@@ -326,8 +338,6 @@ class Server(ThreadingMixIn, HTTPServer):
     """
 
     daemon_threads = True
-    # Another program must not share the port.
-    allow_reuse_address = os.name != "nt"
     request_queue_size = MOST_CONNECTIONS
 
     def __init__(self, host: str, port: int, token: str) -> None:
@@ -351,6 +361,7 @@ class Server(ThreadingMixIn, HTTPServer):
 
     def server_bind(self) -> None:
         """Bind without asking for the name of the machine, which may take long."""
+        # On Windows another program could share the port.
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(os.name != "nt"))
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()

@@ -78,14 +78,20 @@ class Exits:
         numbers = {int(number) for number in self._handled}
         # Ctrl-C and others are for the main thread alone.
         while arrived := os.read(reading, 1):
-            if arrived[0] not in numbers:
+            if arrived[0] not in numbers or not self._handles(arrived[0]):
                 continue
             # A collective may keep it for as long as another rank does not come.
             if not self._over.wait(_GRACE_S):
+                if not self._handles(arrived[0]):
+                    continue
                 while not self._before_exit(signal.Signals(arrived[0]).name):
                     time.sleep(_POLL_S)
                 _end_by(arrived[0])
             return
+
+    def _handles(self, number: int) -> bool:
+        """Return whether the program has not set a handler of its own meanwhile."""
+        return signal.getsignal(number) == self._arrived
 
     def remove(self) -> None:
         """Restore what has not been replaced again meanwhile; a second time does nothing."""
@@ -140,13 +146,18 @@ def _end_by(number: int) -> None:
     os.kill(os.getpid(), number)
 
 
+_OF_EXECUTORS = (("thread", "_threads_queues"), ("process", "_threads_wakeups"))
+"""Where `concurrent.futures` keeps the threads of its executors."""
+
+
 def wait_for_threads() -> None:
     """Join the threads that Python joins at the end of a program; Ctrl-C ends that.
 
-    Idle workers of `concurrent.futures` are told to end by Python later, so not for these.
+    Idle threads of `concurrent.futures` are told to end by Python later, so not for these.
     """
-    executors = sys.modules.get("concurrent.futures.thread")
-    workers = list(getattr(executors, "_threads_queues", ()))
+    workers: set[threading.Thread] = set()
+    for kind, names in _OF_EXECUTORS:
+        workers |= set(getattr(sys.modules.get(f"concurrent.futures.{kind}"), names, ()))
     for thread in threading.enumerate():
         if not thread.daemon and thread is not threading.current_thread() and thread not in workers:
             thread.join()
