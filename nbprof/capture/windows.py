@@ -392,7 +392,7 @@ class Windows:
         self.end()
 
     def _worker_times(self) -> dict[str, Any]:
-        """What happened in the workers of loaders, as the info stores it."""
+        """Times of the workers of loaders, as the info stores it."""
         try:
             workers, missing = self.clock.waits.loaders.workers.taken()
             self.notes += [note for note in notes.workers(missing) if note not in self.notes]

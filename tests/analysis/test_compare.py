@@ -528,7 +528,7 @@ def bare(times, *, recorded_ms=math.nan):
         float(np.median(values)),
         float(values.min()),
         float(values.max()),
-        recorded_ms,
+        recorded_ms=recorded_ms,
         is_comparable=True,
         durations_ms=values,
     )

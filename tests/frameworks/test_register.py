@@ -58,6 +58,9 @@ def test_a_comparison_with_a_text_is_seen():
 
 # A process of Ascend's profiler.
 ELSEWHERE = {("dialects/msprof/lanes.py", "Python")}
+# Names of modules, and the scheme of an address.
+ELSEWHERE |= {("capture/experiments/jax_waits.py", "jax"), ("capture/remote/failures.py", "torch")}
+ELSEWHERE |= {("capture/experiments/torch_settings.py", "torch")}
 
 
 @pytest.mark.parametrize(
@@ -81,7 +84,9 @@ def test_each_framework_to_record_has_a_backend_of_its_name():
         backend = backend_class(framework)
         for method in ("start", "stop", "open_marker", "open_wait", "versions", "hook"):
             assert callable(getattr(backend, method)), (name, method)
-        assert callable(getattr(backend, "serve", None)) == framework.recorder.has_server
+        # PyTorch has no server: nbprof.serve starts one of our own.
+        own = framework is PYTORCH
+        assert (callable(getattr(backend, "serve", None)) or own) == framework.recorder.has_server
 
 
 @pytest.mark.parametrize(

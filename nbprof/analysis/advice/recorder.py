@@ -30,8 +30,8 @@ _STEPS = {
 }
 """The range of steps to record, in the words of a program."""
 _CALLS = {
-    BLOCK: "-with nbprof.profile():\n+with nbprof.profile({option}=True):\n     train()",
-    SCRIPT: "-nbprof run train.py\n+nbprof run --{option} train.py  # at a prompt",
+    BLOCK: "-with nbprof.profile():\n+with nbprof.profile(python=True):\n     train()",
+    SCRIPT: "-nbprof run train.py\n+nbprof run --python train.py  # at a prompt",
 }
 """The option that records Python calls, in the words of a program."""
 
@@ -66,7 +66,8 @@ def in_words_of(
     )
     keyword = "stacks" if "--stacks" in str(result.loc[rows, "fix"].iloc[0]) else "python"
     if recorder in _CALLS:
-        result.loc[rows, "fix"] = _CALLS[recorder].format(option=keyword)
+        fix = _CALLS[recorder].replace("python=", f"{keyword}=")
+        result.loc[rows, "fix"] = fix.replace("--python", f"--{keyword}")
     elif form == "nsys":
         result.loc[rows, "fix"] = _NSYS
     else:

@@ -30,8 +30,8 @@ START = 0.5
 
 _TITLE_KEEP = "Keep the workers of the DataLoader between epochs"
 _KEEP = (
-    "-loader = DataLoader(dataset, num_workers={workers})\n"
-    "+loader = DataLoader(dataset, num_workers={workers}, persistent_workers=True)"
+    "-loader = DataLoader(dataset, num_workers=2)\n"
+    "+loader = DataLoader(dataset, num_workers=2, persistent_workers=True)"
 )
 
 
@@ -84,7 +84,7 @@ def explained(findings: pd.DataFrame, workers: Workers, times: Times, unit: Unit
     result.loc[rows, "evidence"] = result.loc[rows, "evidence"].astype(str) + text
     if starts:
         result.loc[rows, "title"] = _TITLE_KEEP
-        result.loc[rows, "fix"] = _KEEP.format(workers=speed.running)
+        result.loc[rows, "fix"] = _KEEP.replace("num_workers=2", f"num_workers={speed.running}")
     return result
 
 

@@ -124,7 +124,7 @@ def _at_most(ms: float, limit_ms: float, cost: float) -> float:
 
 
 class RecordingCost(NamedTuple):
-    """What recording the events of a step costs.
+    """Cost of recording the events of a step.
 
     Attributes
     ----------
@@ -202,7 +202,7 @@ def _not_comparable(measured: BareSteps, recorded_ms: float) -> str:
 
 
 def _loss(host: Mapping[str, float], cost: RecordingCost, excess_ms: float) -> BareParts:
-    """What the parts of the host's time lose, `excess_ms` together."""
+    """Losses of the parts of the host's time, `excess_ms` together."""
     total_cost = sum(cost.by_category.get(category, 0.0) for category in host)
     on_host, covered = sum(host.values()), 0.0
     if total_cost:
@@ -242,7 +242,7 @@ def cost_of_events(activity: Activity, trace: Trace, steps: pd.DataFrame) -> Rec
 
 
 def _most_ms(start: Int64s, cost: Floats, lane: Int64s) -> float:
-    """What recording an event of cost 1 takes at most, in ms: what typically passes from the begin
+    """Most ms that recording an event of cost 1 takes: what typically passes from the begin
     of an event to that of the next one of its thread.
     """
     order = np.lexsort((start, lane))

@@ -11,6 +11,7 @@ from nbprof.capture.experiments.observation import Observation
 from nbprof.capture.experiments.torch_loader import Copied
 from nbprof.capture.experiments.torch_settings import no_gpu
 from nbprof.capture.patches import Patches
+from nbprof.display import wording
 
 _DEVICE = "cuda"
 _SHARE = 0.25
@@ -90,7 +91,7 @@ def _not_on_device(observation: Observation) -> str:
         if not _not_tensors(loader):
             size = sum(tensor.nbytes for tensor in _Batches(loader.dataset, "")._tensors)
             if size > _SHARE * free:
-                return f"a dataset has {size / 1e9:.1f} GB, more than a quarter of the free memory"
+                return f"a dataset has {wording.size(size)}, more than a quarter of the free memory"
     return ""
 
 

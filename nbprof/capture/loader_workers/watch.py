@@ -24,7 +24,7 @@ _POLL_S = 0.005
 
 
 class Missing(NamedTuple):
-    """What a window lacks of its workers.
+    """Gaps in what the workers of a window reported.
 
     Attributes
     ----------

@@ -29,7 +29,8 @@ try:
         # The program has no nbprof: the one that attaches is for the same Python.
         sys.path.append({package!r})
         import nbprof
-    result = {{"port": nbprof.serve(0, {backend!r})}}
+    backend = {backend!r}
+    result = {{"port": nbprof.serve(0, backend)}}
 except BaseException as error:
     result = {{"error": f"{{type(error).__name__}}: {{error}}"}}
 with open(answer + ".part", "w", encoding="utf-8") as file:

@@ -90,7 +90,7 @@ class Exits:
             return
 
     def _handles(self, number: int) -> bool:
-        """Return whether the program has not set a handler of its own meanwhile."""
+        """Return whether the program has set no other handler meanwhile."""
         return signal.getsignal(number) == self._arrived
 
     def remove(self) -> None:

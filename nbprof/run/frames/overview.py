@@ -99,7 +99,7 @@ class OverviewFrames(OpFrames, MemoryFrames, CodeFrames):
 
     @frame(combine=by(bare.mean_overhead))
     def _recorded_overhead(self) -> bare.Overhead | None:
-        """What the profiler recorded of its own work in the counted steps."""
+        """Events of the profiler's own work in the counted steps."""
         return bare.stated_overhead(self.activity, self._steps_and_busy[0])
 
     @property

@@ -148,7 +148,7 @@ class Recording(Frames):
 
     @cached
     def worker_times(self) -> WorkerTimes:
-        """What happened in the workers of loaders, as the recording states it."""
+        """Times of the workers of loaders, as the recording states it."""
         from nbprof.core import worker_times
 
         return worker_times.unpacked(self.capture.workers if self.capture is not None else None)

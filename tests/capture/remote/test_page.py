@@ -30,7 +30,7 @@ def test_options_and_defaults():
     named = set(re.findall(r"--[a-z]+(?:-[a-z]+)*", SECTION))
     assert named - {"--quiet", "--help"} == options - {"--quiet", "--help"}
     parameters = inspect.signature(type(nbprof.capture).__call__).parameters
-    for name, default in re.findall(r"`(\w+)=(\w+)`", SECTION):
+    for name, default in re.findall(r"`([a-z]\w*)=(\w+)`", SECTION):
         assert str(parameters[name].default) == default
 
 
