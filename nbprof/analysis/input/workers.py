@@ -107,7 +107,7 @@ def transforms(times: WorkerTimes, cells: Mapping[str, int]) -> pd.DataFrame:
 
 
 def location(file: str, line: int, cells: Mapping[str, int], *, short: bool = False) -> str:
-    """`/home/me/transforms.py:31`, or `Cell [3]:7`; empty for code that is not Python."""
+    """`data/transforms.py:31`, or `Cell [3]:7`; empty for code that is not Python."""
     if not file or not line:
         return ""
     name = title(file, cells)
