@@ -6,7 +6,9 @@ import re
 from types import SimpleNamespace
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
+import nbprof
 from nbprof.capture.options import Options
 from nbprof.core.errors import CaptureError
 from nbprof.notebook.cell import Cell, Show
@@ -45,16 +47,14 @@ def test_sentences_about_a_recording_are_redacted_too(capsys):
 
 
 def test_help_is_printed_once(capsys):
-    from IPython.testing.globalipapp import start_ipython
-
-    shell = start_ipython() or __import__("IPython").get_ipython()
-    shell.run_line_magic("load_ext", "nbprof")
+    shell = InteractiveShell()
+    nbprof.load_ipython_extension(shell)
     capsys.readouterr()
     shell.run_cell("%%nbprof -h\nnever = 1")
     out = capsys.readouterr().out
     assert out.count("usage: %%nbprof") == 1
     assert "never" not in shell.user_ns
-    shell.run_line_magic("unload_ext", "nbprof")
+    nbprof.unload_ipython_extension(shell)
 
 
 @pytest.mark.parametrize(

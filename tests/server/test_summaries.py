@@ -240,6 +240,8 @@ class TestProcess:
             await reader.readuntil(b'"listed"')
             both.append(writer)
         await until(lambda: [name for name, *_ in asked()] == ["b.xplane.pb", "a.xplane.pb"])
+        # The second request may join later than the first one began.
+        await until(lambda: [one.waiting for one in extension.summaries._asked.values()] == [2])
         running = extension.summaries.process
         both[0].close()
         # The other still waits for the same.
