@@ -91,7 +91,7 @@ def step(session, count=1):
 
 
 def until(true):
-    for _ in range(500):
+    for _ in range(6000):
         if true():
             return
         time.sleep(0.01)

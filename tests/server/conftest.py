@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +14,7 @@ from nbprof.display import codec
 from nbprof.server import process
 from tests.support.kineto import Kineto
 from tests.support.profiles import needed
-from tests.support.programs import FORKS, Forked
+from tests.support.programs import FORKS, LIMIT_S, Forked
 from tests.support.xspace import training_run
 
 try:
@@ -29,6 +31,14 @@ READS = (
     "nbprof.profiles.profile",
     "nbprof.profiles.comparison",
 )
+
+
+async def until(condition):
+    """Wait for a condition; fail rather than wait for ever."""
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
 
 
 def forked(command, **options):

@@ -20,6 +20,7 @@ from nbprof.server.capture import MOST_WORKERS
 from nbprof.server.recorder import Recorder
 from nbprof.server.recordings import MOST_RECORDINGS
 from nbprof.sources.recording import CaptureInfo
+from tests.server.conftest import until
 from tests.support.profiler_server import Refuse, answer, standing_in
 from tests.support.profiles import require
 
@@ -117,14 +118,6 @@ def page(jp_base_url, jp_auth_header, jp_http_port):
         return writer
 
     return page
-
-
-async def until(fits):
-    for _ in range(2000):
-        if fits():
-            return
-        await asyncio.sleep(0.03)
-    raise AssertionError("it did not come to that")
 
 
 async def test_two_workers_are_recorded_into_the_folder_and_open(

@@ -14,6 +14,7 @@ import pytest
 from nbprof.server import process
 from nbprof.server.pool import Opened
 from nbprof.server.process import Progress
+from tests.server.conftest import until
 
 STAND_IN = """
 import os, sys, threading, time
@@ -57,11 +58,6 @@ def place(jp_root_dir):
         return resolve(str(jp_root_dir), name)
 
     return place
-
-
-async def until(condition):
-    while not condition():
-        await asyncio.sleep(0.01)
 
 
 def gone(pid):

@@ -18,7 +18,7 @@ from nbprof.analysis.compare.welch import effective_size
 from nbprof.analysis.steps.bare import BareSteps
 from nbprof.server import process, summaries, summary
 from tests.analysis.test_bare import recorded_profile
-from tests.server.conftest import place
+from tests.server.conftest import place, until
 from tests.support.xspace import training_run
 
 FACTS = ("framework", "steps", "step_ms", "verdict", "known")
@@ -160,13 +160,9 @@ while (message := pipes.read(requests)) is not None:
         continue
     if "crash" in word:
         os._exit(3)
-    pipes.write(answers, {"is": "done", "id": head["id"]}, b'{"steps": 1}')
+    facts = b'{"steps": 1, "unit": "step", "times_ms": [], "spread": [], "bare": []}'
+    pipes.write(answers, {"is": "done", "id": head["id"]}, facts)
 """
-
-
-async def until(condition):
-    while not condition():
-        await asyncio.sleep(0.01)
 
 
 class TestProcess:
