@@ -123,6 +123,12 @@ export function addressesOf(text: string): { addresses: string[] } | { wrong: st
       wrong: "programs of PyTorch and those of TensorFlow or JAX write different files: record them separately",
     };
   }
+  if (found.length > 1 && found.some((each) => /^(vllm|sglang):/.test(each))) {
+    return {
+      wrong:
+        "record one server of vLLM or SGLang at a time: --folder names the folder of one, whose traces could not be told from another's",
+    };
+  }
   return { addresses: found };
 }
 

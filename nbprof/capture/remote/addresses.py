@@ -113,6 +113,11 @@ def parse(addresses: str | Iterable[str]) -> tuple[list[Address | Tpu], list[Not
             "programs of PyTorch and those of TensorFlow or JAX write different files: record them"
             " separately"
         )
+    if len(parsed) > 1 and schemes & {VLLM, SGLANG}:
+        raise CaptureError(
+            "record one server of vLLM or SGLang at a time: --folder names the folder of one, whose"
+            " traces could not be told from another's"
+        )
     return parsed, list(map(notes.repeated_address, repeated))
 
 
