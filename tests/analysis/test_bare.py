@@ -262,7 +262,7 @@ def test_a_device_stays_idle_without_a_recording_that_costs_little(tmp_path):
     assert evidence_on_recording(p) == []
     assert len(p.steps.clock) == 52
     average = next(f for f in p.payload().overview.figures if f.key == "step_time")
-    assert "without recording 0.95 [" in average.note
+    assert "median without recording 0.95 [" in average.note
     clock = p.payload().steps.clock
     assert clock.recorded.tolist() == [0] * 20 + [1] * 12 + [0] * 20
     assert clock.scope.startswith("52 steps, 12 recorded; without recording the median is 0.95 ms")

@@ -409,7 +409,7 @@ def _average_note(run: Run, size: float) -> str:
         median, low, high = (
             wording.number(ms / size, 2) for ms in (bare.median_ms, bare.low_ms, bare.high_ms)
         )
-        note += f"; without recording {median} [{low}, {high}]"
+        note += f"; median without recording {median} [{low}, {high}]"
         if bare.note:
             note += f": {bare.note}"
     return note
