@@ -99,6 +99,7 @@ DERIVED = {
     )
 }
 """Columns that a view adds to a frame, or shows in another form than the frame has them."""
+_IN_ANOTHER_FORM = ("percent", "block", "grid")
 
 
 def table(frame: pd.DataFrame, name: str, keys: Sequence[str]) -> Table:
@@ -173,11 +174,12 @@ def heads(name: str, keys: Sequence[str]) -> list[Column]:
 
 def _declared(name: str, key: str) -> Col:
     """A column as a view shows it: a fraction of the frame as percent."""
-    if key in DERIVED:
+    names = frames.names(name)
+    if key in DERIVED and (key in _IN_ANOTHER_FORM or key not in names):
         return DERIVED[key]
     fraction = f"{key.removesuffix('_percent')}_fraction"
     optional = [col.name for col in frames.WHERE_KNOWN.get(name, ())]
-    if fraction in frames.names(name) or fraction in optional:
+    if fraction in names or fraction in optional:
         return frames.column(name, fraction)._replace(name=key)
     return frames.column(name, key)
 

@@ -12,6 +12,7 @@ from nbprof.analysis.input import workers as analysis
 from nbprof.core import worker_times
 from nbprof.core.worker_times import bucket_of, middle_of, unpacked
 from nbprof.schema import frames
+from nbprof.tools.tables import heads
 from tests.support.kineto import Kineto
 
 MS = 1_000_000
@@ -82,6 +83,12 @@ def test_frames_have_the_columns_of_the_schema():
         declared = {column.name: column.dtype for column in frames.SCHEMA[name]}
         for frame in (filled, none):
             assert {key: str(kind) for key, kind in frame.dtypes.items()} == declared
+        # A kernel has bytes of another shared memory.
+        shown = {
+            head.key: head.label for head in heads(name, list(declared)) if head.key != "percent"
+        }
+        own = {column.name: column.label for column in frames.SCHEMA[name]}
+        assert shown == {key: own[key] for key in shown}
     assert workers["busy_percent"].tolist() == pytest.approx([80.0, 100 * 2 / 3])
     assert workers["batch_ms"].tolist() == pytest.approx([40.0, 20.0])
     # Unknown memory is missing.
