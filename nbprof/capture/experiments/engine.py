@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nbprof.capture.experiments import combination, equality, statistics, turn
+from nbprof.capture.experiments import as_recorded, combination, equality, statistics, turn
+from nbprof.capture.experiments.as_recorded import AsRecorded
 from nbprof.capture.experiments.equality import Equality
 from nbprof.capture.experiments.experiment import Change, Experiment
 from nbprof.capture.experiments.observation import Observation
@@ -40,6 +41,8 @@ _LEAST_STEPS, _MOST_STEPS = 3, 200
 _WARMUP = 2
 _CHECKED = 4
 """Steps of a turn that is compared instead of timed, after the warm-up."""
+_LOOKS = 3
+"""Unchanged turns of which one takes as long as the recording says, or nothing is tried."""
 _GRACE = 0.25
 """Part of the budget by which the last turns may exceed their share."""
 _NOTHING = "Nothing was tried"
@@ -49,6 +52,7 @@ SLOWER = "it is slower"
 FASTER = "it is faster, and the results are equal"
 LITTLE = f"it surely saves less than {100 * WORTH:g}% of a step"
 NO_MORE = "together they save no more than"
+OTHER_RUN = "the program does not run again as it was recorded"
 UNKNOWN_RESULTS = "the results could not be compared: no losses or outputs were found"
 
 
@@ -129,6 +133,8 @@ class Engine:
         Steps that were found in the recording.
     budget_s : float
         Time for all experiments.
+    recorded : AsRecorded, optional
+        How long an unchanged step takes; not compared where it is not given.
     report : callable
         Receives what runs now, as a phrase.
     """
@@ -141,6 +147,7 @@ class Engine:
         steps: int,
         units: int,
         budget_s: float,
+        recorded: AsRecorded | None = None,
         report: Callable[[str], object] = lambda _: None,
     ) -> None:
         self._program = program
@@ -149,9 +156,11 @@ class Engine:
         self._units = max(units, 1)
         self._deadline = time.perf_counter() + budget_s
         self._budget_s = budget_s
+        self._recorded = recorded
         self._report = report
         self._observed: list[Observation] = []
         self._unchanged: list[Timing] = []
+        self._step_s = 0.0
         self.tried: list[Tried] = []
 
     def run(self, experiments: Sequence[tuple[Experiment, str]]) -> None:
@@ -160,11 +169,12 @@ class Engine:
         Raises
         ------
         Refused
-            The program cannot run again.
+            The program cannot run again, or not as it was recorded.
         """
         try:
             self._report("running the program again as it is")
             self._observe()
+            self._check_time()
             possible = []
             for experiment, rule in experiments:
                 if why := experiment.refusal(self._observed[0]):
@@ -222,6 +232,23 @@ class Engine:
             observation = Observation()
             self._observed.append(observation)
             self._unchanged.append(self._turn(self._check_plan(), observation=observation))
+        self._step_s = self._unchanged[-1].step_s
+
+    def _check_time(self) -> None:
+        """Raise `Refused` if an unchanged step takes another time than the recording says."""
+        if self._recorded is None:
+            return
+        times_ms = []
+        for _ in range(_LOOKS):
+            timing = self._turn(self._plan(_WARMUP))
+            # The turns before were observed, which takes time.
+            self._step_s = timing.step_s
+            step_ms = float(self._per_step_ms([timing])[0])
+            if self._recorded.is_like(step_ms):
+                return
+            times_ms.append(step_ms)
+        difference = self._recorded.difference(float(np.median(times_ms)))
+        raise Refused(f"{OTHER_RUN}. {difference}")
 
     def _turn(
         self, plan: Plan, change: Change | None = None, observation: Observation | None = None
@@ -243,7 +270,7 @@ class Engine:
         if not self._steps:
             return Plan(0, 0)
         warmup = max(_WARMUP, min(warmup, self._steps // 2))
-        step_s = max(self._unchanged[-1].step_s, 1e-9)
+        step_s = max(self._step_s, 1e-9)
         steps = max(_LEAST_STEPS, min(_MOST_STEPS, math.ceil(_WINDOW_S / step_s)))
         return Plan(warmup, min(steps, self._steps - warmup))
 
@@ -427,6 +454,7 @@ def try_remedies(
             steps=steps,
             units=len(run.steps),
             budget_s=budget_s,
+            recorded=as_recorded.of_run(run),
             report=report,
         )
         tried = engine.tried
