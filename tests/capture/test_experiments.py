@@ -38,6 +38,7 @@ STEPS = 12
 def few_turns(monkeypatch):
     """As few turns as an interval needs."""
     monkeypatch.setattr(engine, "MOST_PAIRS", engine.LEAST_PAIRS)
+    monkeypatch.setattr(engine, "ALL_PAIRS", engine.LEAST_PAIRS)
     monkeypatch.setattr(engine, "_WINDOW_S", 0.02)
     monkeypatch.setenv(RUN, "0")
 

@@ -24,6 +24,7 @@ ENDS = [None, ValueError("no"), KeyboardInterrupt()]
 @pytest.fixture(autouse=True)
 def few_turns(monkeypatch):
     monkeypatch.setattr(engine, "MOST_PAIRS", engine.LEAST_PAIRS)
+    monkeypatch.setattr(engine, "ALL_PAIRS", engine.LEAST_PAIRS)
     monkeypatch.setattr(engine, "_WINDOW_S", 0.02)
     monkeypatch.setenv(RUN, "0")
 
