@@ -204,6 +204,57 @@ def test_a_method_is_called_of_what_is_assigned(text, expected):
     assert (source.changed([edit]) if edit is not None else None) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import x\nfrom y import z\nf(x)", "import x\nfrom y import z\nx.a()\nx.b = 1\nf(x)"),
+        ("import x  # it\n\nf(x)", "import x  # it\nx.a()\nx.b = 1\n\nf(x)"),
+        # Bound by an earlier cell.
+        ("f(x)", "x.a()\nx.b = 1\nf(x)"),
+        ("# Text.\n\n@f\ndef g(): pass", "# Text.\n\nx.a()\nx.b = 1\n@f\ndef g(): pass"),
+        ("import y\nf(x)", "import y\nx.a()\nx.b = 1\nf(x)"),
+        # Bound later, or again; in the line of another; nothing but imports.
+        ("f(1)\nimport x\nf(x)", None),
+        ("import x\nfor x in y: f(x)", None),
+        ("import x; f(x)", None),
+        ("import x", None),
+    ],
+)  # fmt: skip
+def test_statements_are_put_below_the_imports(text, expected):
+    source = Source(text, {"x": 1})
+    edit = source.at_begin("x.a()\nx.b = 1", "x")
+    assert (source.changed([edit]) if edit is not None else None) == expected
+
+
+def test_a_cell_that_begins_with_a_magic_is_not_changed_there():
+    source = Source("%load it\nf(x)", {"x": 1}, "get_ipython().run_line_magic('load', 'it')\nf(x)")
+    assert source.changed([source.at_begin("x.a()", "x")]) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("d = make(1).map(f).repeat()", "d = make(1).map(f).cache().repeat()"),
+        ("d = (\n    make(1)\n    .map(f)  # it\n    .repeat(2)\n)",
+         "d = (\n    make(1)\n    .map(f).cache()  # it\n    .repeat(2)\n)"),
+        ("d = (a or b).repeat()", None),
+        ("d = repeat(1)", None),
+    ],
+)  # fmt: skip
+def test_a_method_is_called_before_another_one(text, expected):
+    source = Source(text, {})
+    call = next(each for each in source.calls() if ast.unparse(each.func).endswith("repeat"))
+    edit = source.with_method_before(call, ".cache()")
+    assert (source.changed([edit]) if edit is not None else None) == expected
+
+
+def test_what_ends_a_line_stands_before_the_lines_below_it():
+    source = Source("d = make(1)", {})
+    statement = source.assignment("d")
+    below, behind = source.after(statement, "a = 1\nd.b = a"), source.with_method(statement, ".c()")
+    assert source.changed([below, behind]) == "d = make(1).c()\na = 1\nd.b = a"
+
+
 def test_a_decorator_is_put_above_a_function():
     source = Source("import x\nif 1:\n    def f(a):\n        return a", {})
     function = source.tree.body[1].body[0]
@@ -294,6 +345,105 @@ def test_experiments_of_pytorch_are_located(name, line, by):
     place = experiment.edit(Source(TORCH, namespace), observed)
     text = by.format(n=4 * available_cores(), cores=available_cores())
     assert place.source.changed(place.edits) == TORCH.replace(line, text)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("cpu_threads", "torch.set_num_threads({cores})"),
+        ("tf32", 'torch.set_float32_matmul_precision("high")'),
+        ("cudnn_benchmark", "torch.backends.cudnn.benchmark = True"),
+        ("attention_kernels", "torch.backends.cuda.enable_flash_sdp(True)"),
+    ],
+)
+def test_settings_of_pytorch_are_put_before_the_rest_of_the_cell(name, lines, monkeypatch):
+    torch = pytest.importorskip("torch")
+    from nbprof.capture.experiments import torch_settings
+    from nbprof.capture.experiments.experiment import available_cores
+
+    monkeypatch.setattr(torch_settings, "_enabled", lambda: (False, True, True))
+    experiment = next(each for each in register.EXPERIMENTS if each.name == name)
+    text = "import torch\nmodel(x)"
+    place = experiment.edit(Source(text, {"torch": torch}), [])
+    expected = f"import torch\n{lines.format(cores=available_cores())}\nmodel(x)"
+    assert place.source.changed(place.edits) == expected
+    assert experiment.edit(Source("model(x)", {}), []) is None
+
+
+DATA = """
+import tensorflow as tf
+data = tf.data.Dataset.range(8).map(lambda x: x * 3){rest}
+for x in data:
+    total = x
+""".lstrip()
+
+
+def of_pipeline(name, text, epochs=1):
+    """The changed cell of an experiment on its dataset, which two turns make."""
+    observed = []
+    for _ in range(2):
+        namespace: dict = {}
+        exec(compile(text, "<cell>", "exec"), namespace)
+        data = namespace["data"]
+        observed.append(SimpleNamespace(datasets=[data], names=[("data", data)], epochs=epochs))
+    experiment = next(each for each in register.EXPERIMENTS if each.name == name)
+    place = experiment.edit(Source(text, namespace), observed)
+    return place.source.changed(place.edits) if place is not None else None
+
+
+def test_threads_of_a_pipeline_are_set_below_it():
+    pytest.importorskip("tensorflow")
+    text = DATA.format(rest=".batch(2)")
+    changed = of_pipeline("tf_data_threads", text)
+    assert changed == text.replace(
+        ".batch(2)\n",
+        ".batch(2)\npipeline_options = tf.data.Options()\n"
+        "pipeline_options.threading.private_threadpool_size = 16\n"
+        "data = data.with_options(pipeline_options)\n",
+    )
+    namespace: dict = {}
+    exec(compile(changed, "<cell>", "exec"), namespace)
+    assert namespace["data"].options().threading.private_threadpool_size == 16
+    assert of_pipeline("tf_data_threads", f"pipeline_options = 1\n{text}") is None
+
+
+@pytest.mark.parametrize(
+    ("rest", "epochs", "cached"),
+    [
+        (".repeat(2).batch(2)", 1, ".cache().repeat(2).batch(2)"),
+        (".batch(2)", 3, ".batch(2).cache()"),
+        # The order of a shuffle differs in each epoch.
+        (".shuffle(8).batch(2)", 3, ".cache().shuffle(8).batch(2)"),
+        (".repeat(2)\ndata = data.batch(2)", 1, None),
+        (".repeat(2).repeat(1)", 1, None),
+    ],
+)
+def test_a_cache_is_put_where_the_experiment_has_it(rest, epochs, cached):
+    pytest.importorskip("tensorflow")
+    changed = of_pipeline("tf_data_cache", DATA.format(rest=rest), epochs)
+    assert changed == (DATA.format(rest=cached) if cached is not None else None)
+
+
+def test_a_function_of_tensorflow_is_decorated_in_its_cell():
+    tf = pytest.importorskip("tensorflow")
+    import linecache
+
+    from nbprof.capture.experiments.observation import Call, Observation
+
+    text = "import tensorflow as tf\ndef step(x):\n    return x * 2\n"
+    linecache.cache["<step>"] = (len(text), None, text.splitlines(keepends=True), "<step>")
+    try:
+        namespace: dict = {}
+        exec(compile(text, "<step>", "exec"), namespace)
+        observation = Observation()
+        step = namespace["step"]
+        observation.calls = {step.__code__: Call(8, outermost=True, of_arrays=True)}
+        observation.seen = [step]
+        experiment = next(each for each in register.EXPERIMENTS if each.name == "tf_function")
+        place = experiment.edit(Source("step(x)", {"tf": tf}), [observation, observation])
+        assert place.source.changed(place.edits) == text.replace("def", "@tf.function\ndef")
+    finally:
+        del linecache.cache["<step>"]
 
 
 def test_a_function_of_an_earlier_cell_is_found_there():

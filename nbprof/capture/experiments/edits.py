@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -52,6 +53,28 @@ def in_constructor(
         if len(calls) != 1 or any(keyword.arg in without for keyword in calls[0].keywords):
             return None
         return located(source, source.with_arguments(calls[0], arguments, kind))
+
+    return find
+
+
+def at_begin(module: str, lines: Callable[[], Sequence[str]]) -> Find:
+    """Statements before the others of the cell, below its imports.
+
+    Parameters
+    ----------
+    module : str
+        What they use.
+    lines : callable
+        The statements, with `{name}` for what the cell calls the module.
+    """
+
+    def find(source: Source, observed: Sequence[Observation]) -> Located | None:
+        del observed
+        name = source.name_of(sys.modules[module])
+        if not name:
+            return None
+        code = "\n".join(line.format(name=name) for line in lines())
+        return located(source, source.at_begin(code, name)) if code else None
 
     return find
 
