@@ -591,8 +591,8 @@ def test_a_map_that_runs_in_parallel_keeps_its_items_in_order():
 
 def test_requests_are_rules_and_experiments():
     assert {"optimizer_loop", "fused_optimizer", "jit", "map_serial"} <= set(register.names())
-    with pytest.raises(CaptureError, match="there is no experiment for it"):
-        register.check("magic")
+    with pytest.raises(CaptureError, match=r"^--try magic: there is no experiment for it"):
+        register.check("magic", "--try magic")
     pairs = register.chosen("all", ["optimizer_loop", "waits"], "torch")
     assert [(each.name, rule) for each, rule in pairs] == [
         ("fused_optimizer", "optimizer_loop"),
@@ -663,10 +663,10 @@ def test_a_block_and_a_generator_are_refused_before_they_run():
             yield 1
 
     for options, says in (
-        ({"try_": "magic"}, "no experiment"),
-        ({"try_": 3}, "not 3"),
-        ({"try_": "all", "budget": 0}, "above 0"),
-        ({"try_": "all", "budget": float("nan")}, "above 0"),
+        ({"try_": "magic"}, "^try_='magic': there is no experiment for it"),
+        ({"try_": 3}, "^try_=3: it takes the name"),
+        ({"try_": "all", "budget": 0}, "^budget=0: the budget is a number of seconds above 0"),
+        ({"try_": "all", "budget": float("nan")}, "^budget=nan: "),
     ):
         with pytest.raises(CaptureError, match=says):
             nbprof.profile(**options)

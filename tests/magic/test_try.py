@@ -76,8 +76,8 @@ def test_without_the_option_nothing_is_tried(kernel):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("%%nbprof --try magic", "there is no experiment for it"),
-        ("%%nbprof --try --budget -1", "the budget is a number of seconds above 0"),
+        ("%%nbprof --try magic", "--try magic: there is no experiment for it"),
+        ("%%nbprof --try --budget -1", "--budget -1.0: the budget is a number of seconds above 0"),
         ("%nbprof defaults --try", "--try runs a cell again, so it cannot be a default"),
     ],
 )
