@@ -424,6 +424,105 @@ def test_a_cache_is_put_where_the_experiment_has_it(rest, epochs, cached):
     assert changed == (DATA.format(rest=cached) if cached is not None else None)
 
 
+@pytest.mark.parametrize(
+    ("text", "lines", "expected"),
+    [
+        ("x = f()\nx.block_until_ready()  # wait\ng(x)", [2], "x = f()\ng(x)"),
+        ("for i in y:\n    x = f()\n    x.block_until_ready()", [3], "for i in y:\n    x = f()"),
+        ("if y:\n    f()\nelse:\n    g()\n    a.block_until_ready((\n        x[0], y.z))\nh()", [5],
+         "if y:\n    f()\nelse:\n    g()\nh()"),
+        ("a.synchronize()\nx = 1\na.synchronize()\nb.synchronize()", [1, 3, 4], "x = 1"),
+        # It computes, or gives its value; stands with others; is all that the loop does.
+        ("f(x).block_until_ready()", [1], None),
+        ("y = x.block_until_ready()", [1], None),
+        ("x = f(); x.block_until_ready()", [1], None),
+        ("for x in y: x.block_until_ready()", [1], None),
+        ("f()\nx.other()", [2], None),
+        ("for x in y:\n    x.block_until_ready()\nf()", [2], ""),
+    ],
+)  # fmt: skip
+def test_lines_that_only_wait_are_left_out(text, lines, expected):
+    source = Source(text, {}, filename="<cell>")
+    observed = SimpleNamespace(waits={"jax": {("<cell>", line) for line in lines}})
+    place = edits.without_waits("jax")(source, [observed])
+    assert (source.changed(place.edits) if place is not None else None) == expected
+    # Another file waits as well.
+    observed.waits["jax"].add(("library.py", 1))
+    assert edits.without_waits("jax")(source, [observed]) is None
+
+
+def test_the_lines_that_wait_are_noted():
+    jax = pytest.importorskip("jax")
+    from nbprof.capture.experiments.observation import Observation
+    from nbprof.capture.patches import Patches
+
+    text = "x = jax.numpy.ones(2)\nx.block_until_ready()\njax.block_until_ready([x, x])\n"
+    observation, patches = Observation(), Patches()
+    try:
+        observation.hook(patches)
+        exec(compile(text, "<cell>", "exec"), {"jax": jax})
+    finally:
+        patches.restore()
+    # The second one waits by a method of each array, too.
+    assert observation.waits == {"jax": {("<cell>", 2), ("<cell>", 3)}}
+    experiment = next(each for each in register.EXPERIMENTS if each.name == "jax_no_waits")
+    place = experiment.edit(Source(text, {}, filename="<cell>"), [observation])
+    assert place.source.changed(place.edits) == text.partition("\n")[0] + "\n"
+
+
+KERAS = """
+import keras
+class Data(keras.utils.PyDataset):
+    def __init__(self, size):
+        super().__init__()
+        self.size = size
+    def __len__(self):
+        return self.size
+    def __getitem__(self, at):
+        return at
+data = Data(4)
+""".lstrip()
+
+
+@pytest.mark.parametrize(
+    ("text", "changes"),
+    [
+        (KERAS, ("super().__init__()", "super().__init__({})")),
+        # The class of an earlier cell with the constructor of Keras, and with its own.
+        ("data = Plain()", ("Plain()", "Plain({})")),
+        ("data = Own()", None),
+        (KERAS.replace("        super", "        super().__init__()\n        super"), None),
+        (KERAS.replace("data = ", "other = Data(3)\ndata = Own() if 0 else "), None),
+    ],
+)
+def test_threads_of_a_py_dataset_are_given_to_its_constructor(text, changes):
+    keras = pytest.importorskip("keras")
+    from nbprof.capture.experiments.keras_input import _ARGUMENTS
+
+    class Plain(keras.utils.PyDataset):
+        def __len__(self):
+            return 1
+
+    class Own(Plain):
+        def __init__(self):
+            super().__init__(workers=1)
+
+    observed = []
+    for _ in range(2):
+        namespace = {"Plain": Plain, "Own": Own}
+        exec(compile(text, "<cell>", "exec"), namespace)
+        made = [each for each in namespace.values() if isinstance(each, keras.utils.PyDataset)]
+        observed.append(SimpleNamespace(py_datasets=made, names=[]))
+    experiment = next(each for each in register.EXPERIMENTS if each.name == "keras_workers")
+    place = experiment.edit(Source(text, namespace), observed)
+    changed = place.source.changed(place.edits) if place is not None else None
+    arguments = ", ".join(f"{name}={value}" for name, value in _ARGUMENTS.items())
+    expected = None
+    if changes is not None:
+        expected = text.replace(changes[0], changes[1].format(arguments))
+    assert changed == expected
+
+
 def test_a_function_of_tensorflow_is_decorated_in_its_cell():
     tf = pytest.importorskip("tensorflow")
     import linecache

@@ -263,7 +263,7 @@ class Engine:
     @cached_property
     def _source(self) -> Source:
         program = self._program
-        return Source(program.source, self._observed[0].namespace, program.python)
+        return Source(program.source, self._observed[0].namespace, program.python, program.filename)
 
     def _observe(self) -> None:
         for _ in range(2):

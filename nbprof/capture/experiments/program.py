@@ -41,6 +41,8 @@ class Program:
         The same where magics are calls.
     hidden : callable
         A context in which its output is not shown.
+    filename : str
+        Of its code.
     """
 
     def __init__(
@@ -52,11 +54,13 @@ class Program:
         source: str = "",
         python: str = "",
         hidden: Callable[[], contextlib.AbstractContextManager[object]] | None = None,
+        filename: str = "",
     ) -> None:
         self.namespace = namespace
         self.run = run
         self.source = source
         self.python = python
+        self.filename = filename
         self._names = names
         self._hidden = hidden or _no_output
 
@@ -154,7 +158,7 @@ def of_cell(shell: Any, source: str) -> Program:
         exec(code, namespace)  # noqa: S102 - running the user's cell is the task
 
     names = _names(tree, namespace)
-    return Program(namespace, names, run, source=source, python=text, hidden=_unseen)
+    return Program(namespace, names, run, source=source, python=text, hidden=_unseen, filename=name)
 
 
 def of_call(

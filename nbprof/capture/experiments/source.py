@@ -82,6 +82,8 @@ class Source:
         The variables of the notebook.
     python : str, optional
         The same where magics are calls; lines correspond.
+    filename : str, optional
+        Of the code that runs.
 
     Raises
     ------
@@ -89,8 +91,11 @@ class Source:
         It is not Python, or lines do not correspond.
     """
 
-    def __init__(self, text: str, namespace: Mapping[str, Any], python: str = "") -> None:
+    def __init__(
+        self, text: str, namespace: Mapping[str, Any], python: str = "", filename: str = ""
+    ) -> None:
         self.text = text
+        self.filename = filename
         self._python = python or text
         self._lines = self._python.split("\n")
         self._namespace = namespace
@@ -274,6 +279,39 @@ class Source:
 
         return Edit([Piece((row, 0), (row, 0), f"{indent}@{decorator}\n")], function, change)
 
+    def without(self, line: int, is_left_out: Callable[[ast.expr], bool]) -> Edit | None:
+        """Leave out the expression that is the only statement of a line, if it is of this kind."""
+        for parent in ast.walk(self.tree):
+            for block in _blocks(parent):
+                for statement in block:
+                    if statement.lineno != line or not isinstance(statement, ast.Expr):
+                        continue
+                    if is_left_out(statement.value) and self._is_alone(statement):
+                        return self._removed(parent, statement)
+        return None
+
+    def _is_alone(self, statement: ast.stmt) -> bool:
+        """Return whether nothing else stands in the lines of a statement."""
+        start, end = self._start(statement), self._end(statement)
+        rows = range(start[0], end[0] + 1)
+        return not any(
+            token.start[0] in rows and not start <= token.start < end for token in self._tokens
+        )
+
+    def _removed(self, parent: ast.AST, statement: ast.stmt) -> Edit:
+        row, last = statement.lineno, self._end(statement)[0]
+        begin = (row - 1, len(self._lines[row - 2]))
+        piece = Piece(begin, (last, len(self._lines[last - 1])), "")
+        if row == 1:
+            piece = Piece((1, 0), (last + 1, 0), "")
+        place = statement.lineno, statement.col_offset
+
+        def change(copied: Any) -> None:
+            for block in _blocks(copied):
+                block[:] = [each for each in block if (each.lineno, each.col_offset) != place]
+
+        return Edit([piece], parent, change)
+
     def with_method(self, statement: ast.Assign, call: str) -> Edit | None:
         """Call a method of what a statement assigns: ``.prefetch(4)``."""
         if not isinstance(statement.value, _POSTFIXED):
@@ -438,6 +476,16 @@ def _new(code: str) -> list[ast.stmt]:
 
 def _is_import(statement: ast.stmt) -> bool:
     return isinstance(statement, (ast.Import, ast.ImportFrom))
+
+
+def _blocks(node: ast.AST) -> list[list[ast.stmt]]:
+    """The lists of statements of a node."""
+    blocks = []
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(node, name, None)
+        if isinstance(block, list):
+            blocks.append(block)
+    return blocks
 
 
 def _order(piece: Piece) -> tuple[Position, Position, bool, str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nbprof.capture.experiments.code_replaced import calling, swap
-from nbprof.capture.experiments.edits import at_begin
+from nbprof.capture.experiments.edits import at_begin, without_waits
 from nbprof.capture.experiments.experiment import Change, Experiment
 from nbprof.capture.experiments.observation import Observation
 from nbprof.capture.patches import Patches
@@ -208,5 +208,6 @@ EXPERIMENTS = (
         lambda _: NoWaits(),
         "- torch.cuda.synchronize()",
         touches=("waits",),
+        edit=without_waits("torch"),
     ),
 )
