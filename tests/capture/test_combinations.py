@@ -58,9 +58,8 @@ class Fake:
             steps=20,
             units=20,
             budget_s=budget_s,
-            report=self.reported.append,
         )
-        runner.run([(each, "some_rule") for each in experiments])
+        runner.run([(each, "some_rule") for each in experiments], self.reported.append)
         assert self.made == []
         return {each.experiment: each for each in runner.tried}
 

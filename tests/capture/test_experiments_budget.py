@@ -81,10 +81,9 @@ def tried(monkeypatch):
         monkeypatch.setattr(turn, "run", clock.run)
         monkeypatch.setattr(equality, "compare", clock.compare)
         runner = engine.Engine(
-            program.of_call(print, (), {}), Options(), steps=20, units=20, budget_s=budget_s,
-            report=clock.reported.append,
+            program.of_call(print, (), {}), Options(), steps=20, units=20, budget_s=budget_s
         )  # fmt: skip
-        runner.run([(experiment(name, touches), "") for name in saves])
+        runner.run([(experiment(name, touches), "") for name in saves], clock.reported.append)
         results = {each.experiment: each for each in runner.tried}
         assert list(results) == list(saves)
         return SimpleNamespace(clock=clock, **results)

@@ -25,7 +25,7 @@ changes it, too.
 
 @dataclass(frozen=True)
 class AsRecorded:
-    """What the recording says of a step without the profiler.
+    """The time of a step without the profiler, as far as the recording says it.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class AsRecorded:
         return shortest <= step_ms <= self.high_ms * FACTOR
 
     def difference(self, step_ms: float) -> str:
-        """How a step that is not like the recorded one differs, as two sentences."""
+        """Two sentences on a step that is not like the recorded one."""
         again = f"Run again without any change, it takes {wording.millis(step_ms)}"
         if step_ms < self.compiling_ms:
             return (
@@ -60,7 +60,7 @@ class AsRecorded:
 
 
 def of_run(run: Run) -> AsRecorded:
-    """What a recording says.
+    """The time of a step, as far as a recording says it.
 
     The time of a step is known from those that ran beside the recorded ones without the profiler.
     Else all that is known is that one which compiles takes that time at least: how much a profiler

@@ -148,8 +148,6 @@ class Engine:
         Time for all experiments.
     recorded : AsRecorded, optional
         How long an unchanged step takes; not compared where it is not given.
-    report : callable
-        Receives what runs now, as a phrase.
     """
 
     def __init__(
@@ -161,7 +159,6 @@ class Engine:
         units: int,
         budget_s: float,
         recorded: AsRecorded | None = None,
-        report: Callable[[str], object] = lambda _: None,
     ) -> None:
         self._program = program
         self._options = options
@@ -170,21 +167,28 @@ class Engine:
         self._deadline = time.perf_counter() + budget_s
         self._budget_s = budget_s
         self._recorded = recorded
-        self._report = report
+        self._report: Callable[[str], object] = lambda _: None
         self._before = ""
         self._observed: list[Observation] = []
         self._unchanged: list[Timing] = []
         self._step_s = 0.0
         self.tried: list[Tried] = []
 
-    def run(self, experiments: Sequence[tuple[Experiment, str]]) -> None:
+    def run(
+        self,
+        experiments: Sequence[tuple[Experiment, str]],
+        report: Callable[[str], object] = lambda _: None,
+    ) -> None:
         """Run experiments, each for a rule; results are in `tried`, also if it is interrupted.
+
+        `report` receives what runs now, as a phrase.
 
         Raises
         ------
         Refused
             The program cannot run again, or not as it was recorded.
         """
+        self._report = report
         try:
             self._report("running the program again as it is")
             self._observe()
@@ -251,7 +255,7 @@ class Engine:
 
     def _in_source(self, result: Tried, experiment: Experiment) -> Tried:
         """The result with the change of the program's source, if its place is known."""
-        if not result.recommended or experiment.edit is None or not self._program.source:
+        if not result.recommended or experiment.edit is None or not self._program.cell.source:
             return result
         # A diff is not worth the result.
         with contextlib.suppress(Exception):
@@ -262,8 +266,8 @@ class Engine:
 
     @cached_property
     def _source(self) -> Source:
-        program = self._program
-        return Source(program.source, self._observed[0].namespace, program.python, program.filename)
+        cell = self._program.cell
+        return Source(cell.source, self._observed[0].namespace, cell.python, cell.filename)
 
     def _observe(self) -> None:
         for _ in range(2):
@@ -527,10 +531,9 @@ def try_remedies(
             units=len(run.steps),
             budget_s=budget_s,
             recorded=as_recorded.of_run(run),
-            report=report,
         )
         tried = engine.tried
-        engine.run(experiments)
+        engine.run(experiments, report)
     except Refused as reason:
         text = f"{_NOTHING}: {reason}"
     except KeyboardInterrupt:

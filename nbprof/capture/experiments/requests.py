@@ -13,7 +13,7 @@ LONGEST_S = 3600.0
 
 
 class Caller(NamedTuple):
-    """How a person asks for experiments: the formats of what is named in an error.
+    """The formats of what a person wrote to ask for experiments, for errors.
 
     Attributes
     ----------

@@ -489,7 +489,7 @@ def _blocks(node: ast.AST) -> list[list[ast.stmt]]:
 
 
 def _order(piece: Piece) -> tuple[Position, Position, bool, str]:
-    # Where a line ends, what belongs to it comes before the lines below it.
+    # At the end of a line, its own text comes before the lines below it.
     return piece.start, piece.end, piece.text.startswith("\n"), piece.text
 
 
