@@ -57,7 +57,8 @@ def test_how_it_differs_is_said():
     )
     assert of(bare=BARE).difference(30.0) == (
         "A step took 11.00 ms without the profiler. Run again without any change, it takes"
-        " 30.00 ms: the machine may be busier now, or what the program uses may have changed since."
+        " 30.00 ms: the machine may be busier now, its first steps may take longer than the others,"
+        " or what it uses may have changed since."
     )
 
 

@@ -55,7 +55,10 @@ class AsRecorded:
         took_ms, why = self.low_ms, "what the first run compiled, read or stored may be kept"
         if step_ms > self.high_ms:
             took_ms = self.high_ms
-            why = "the machine may be busier now, or what the program uses may have changed since"
+            why = (
+                "the machine may be busier now, its first steps may take longer than the others, or"
+                " what it uses may have changed since"
+            )
         return f"A step took {wording.millis(took_ms)} without the profiler. {again}: {why}."
 
 
