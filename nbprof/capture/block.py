@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from nbprof.capture.experiments.requests import BUDGET_S, check_try
+from nbprof.capture.experiments.requests import ARGUMENT, BUDGET_S, check_try
 from nbprof.capture.options import ALL, Options, options_of, signature
 from nbprof.capture.origin import BLOCK, Rerun, Unrepeatable
 from nbprof.capture.shield import Shield
@@ -82,7 +82,7 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
         if self._try is True:
             self._try = "all"
         self._budget = options.pop("budget", BUDGET_S)
-        check_try(self._try or "", self._budget)
+        check_try(self._try or "", self._budget, ARGUMENT)
         self._options = options_of(options)
         self._session: Session | None = None
         self._reason = "the block has not run yet"

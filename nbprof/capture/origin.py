@@ -62,9 +62,9 @@ class Rerun:
     ) -> dict[str, Any]:
         """Run the experiments of a rule, or of all findings; raises CaptureError of no rule."""
         from nbprof.capture.experiments.engine import try_remedies
-        from nbprof.capture.experiments.requests import check_try
+        from nbprof.capture.experiments.requests import METHOD, check_try
 
-        check_try(rule, budget_s)
+        check_try(rule, budget_s, METHOD)
         return try_remedies(self._make, run, self._options, rule, budget_s, report)
 
     def keep(self) -> None:

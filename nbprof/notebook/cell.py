@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from nbprof.capture import recorded
-from nbprof.capture.experiments.requests import check_try
+from nbprof.capture.experiments.requests import OPTION, check_try
 from nbprof.capture.option_field import Setting, documented, option
 from nbprof.capture.origin import Rerun
 from nbprof.capture.shield import Shield, shielded
@@ -138,7 +138,7 @@ class Show:
             raise CaptureError(f"unknown view {unknown[0]!r}; the views are {', '.join(views)}")
         if self.height is not None and self.height <= 0:
             raise CaptureError(f"--height takes a number of pixels above 0, not {self.height}")
-        check_try(self.try_, self.budget)
+        check_try(self.try_, self.budget, OPTION)
         if self.events is not None and self.events < 0:
             raise CaptureError(f"--events takes a number of 0 or more, not {self.events}")
 

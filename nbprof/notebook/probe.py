@@ -167,7 +167,7 @@ def _record(options: Options, program: Program, inputs: Inputs) -> Profile:
 
     session = Session(
         replace(options, save=False, logdir=None),
-        source=program.source,
+        source=program.cell.source,
         namespace=program.namespace,
     )
     # It does not count among the runs.

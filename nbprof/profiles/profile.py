@@ -295,12 +295,13 @@ class Profile:
         The program ran in turns with the change and without, from the same state and without a
         profiler; `pairs` is the number of turns of each. `gain_ms` is the median of the differences
         of a step (Hodges and Lehmann), `gain_low_ms` and `gain_high_ms` its 95 % interval
-        (Wilcoxon's signed ranks). `equal` compares the losses and outputs of the first steps by
-        their largest relative `difference`; equal is what reordered sums explain (1.2e-5 in
-        float32) plus three times the `spread` of two unchanged runs. `recommended` are changes with
-        equal results that surely save 1 % of a step or more; `why` gives the reason. `first_ms` is
-        the added time of the first steps, and `pays_after` the steps that make up for it. Figures
-        that were not measured are missing.
+        (Wilcoxon's signed ranks), which holds for both looks together where a change got more
+        turns in the time that others left. `equal` compares the losses and outputs of the first
+        steps by their largest relative `difference`; equal is what reordered sums explain (1.2e-5
+        in float32) plus three times the `spread` of two unchanged runs. `recommended` are changes
+        with equal results that surely save 1 % of a step or more; `why` gives the reason.
+        `first_ms` is the added time of the first steps, and `pays_after` the steps that make up for
+        it. `took_s` is the time of the experiment. Figures that were not measured are missing.
         """
         return self.run.tried.copy()
 

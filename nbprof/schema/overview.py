@@ -152,6 +152,15 @@ SCHEMA: dict[str, list[Col]] = {
             8,
         ),
         count("pairs", "Turns", "How often the program ran with and without the change."),
+        Col(
+            "took_s",
+            "float64",
+            "s",
+            "Took s",
+            "How long it took to try it; missing if it was not, or by an earlier version.",
+            "number",
+            1,
+        ),
         flag(
             "recommended", "Recommended", "It is significantly faster, and the results are equal."
         ),

@@ -248,3 +248,120 @@ def test_the_first_advice_applied_is_held_against_the_time_without_a_recording(s
     assert of(6.0, [("also", 1.0), ("right", 4.0)]) == [(0, 0), (0, 0)], (
         "what the first advice asks for was not done"
     )
+
+
+ROW = {
+    "experiment": "loader_workers", "rule": "loader_in_process", "recommended": True, "why": "",
+    "baseline_ms": 20.0, "gain_ms": 9.0, "gain_low_ms": 8.0, "gain_high_ms": 10.0, "equal": True,
+    "difference": 0.0, "spread": 0.0, "pairs": 20, "took_s": 8.0, "code": "long",
+}  # fmt: skip
+
+
+def proven_of(*rows, twin_ms=10.0, **values):
+    """What the process of a program prints."""
+    return {
+        "text": "", "rows": list(rows), "again": [], "planted": twin_ms is not None,
+        "seconds": 120.0, "budget_s": 240.0, "cores": 2, "twin_ms": twin_ms,
+        "predicted": {"loader_in_process": 18.0}, **values,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def proven(score, monkeypatch, tmp_path, capsys):
+    """`proven.py` with two programs that take no time; gives its output and the names that ran."""
+    from types import SimpleNamespace
+
+    names = ("proof", "proven", "record", "own_clock")
+    for name in names:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    import proven
+
+    outs = {
+        "torch/slow items in the process": proven_of(ROW, {**ROW, "gain_ms": 5.0}),
+        "torch/mlp": proven_of({**ROW, "recommended": False}, twin_ms=None),
+    }
+    ran = []
+
+    def separately(name, budget_s):
+        ran.append((name, budget_s))
+        if isinstance(outs[name], BaseException):
+            raise outs[name]
+        return outs[name]
+
+    cases = {
+        name: SimpleNamespace(plant="a" if out["planted"] else "") for name, out in outs.items()
+    }
+    monkeypatch.setattr(proven, "PROGRAMS", cases)
+    monkeypatch.setattr(proven, "MODULES", {})
+    monkeypatch.setattr(proven, "separately", separately)
+
+    def run(*arguments):
+        ran.clear()
+        monkeypatch.setattr(sys, "argv", ["proven.py", *map(str, arguments)])
+        proven.main()
+        return capsys.readouterr().out, [name for name, _ in ran]
+
+    yield SimpleNamespace(run=run, outs=outs, file=tmp_path / "a b.json", ran=ran)
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+def test_a_stopped_run_goes_on_with_what_its_file_lacks(proven):
+    names = list(proven.outs)
+    kept = proven.outs["torch/mlp"]
+    proven.outs["torch/mlp"] = KeyboardInterrupt()
+    with pytest.raises(SystemExit):
+        proven.run("--store", proven.file)
+    assert '"torch/slow items in the process": ' in proven.file.read_text()
+    assert "torch/mlp" not in proven.file.read_text()
+    proven.outs["torch/mlp"] = RuntimeError("torch/mlp failed:\nno memory")
+    said, ran = proven.run("--store", proven.file)
+    assert ran == ["torch/mlp"]
+    assert "1 of 2 programs to run" in said
+    assert "no memory" in said
+    proven.outs["torch/mlp"] = kept
+    assert proven.run("--store", proven.file)[1] == ["torch/mlp"]
+    assert proven.run("--store", proven.file)[1] == []
+    # Another budget is another measurement.
+    assert proven.run("--store", proven.file, "--budget", 5, "--only", "mlp")[1] == ["torch/mlp"]
+    assert proven.ran == [("torch/mlp", 5.0)]
+    assert proven.run("--store", proven.file, "--again", "--jobs", 2)[1] == names
+    assert [path.name for path in proven.file.parent.iterdir()] == [proven.file.name]
+
+
+def test_what_the_runs_come_to_is_stored(proven):
+    import json
+
+    said, _ = proven.run("--store", proven.file)
+    stored = json.loads(proven.file.read_text())
+    assert said.endswith("\n".join(stored["summary"]) + "\n")
+    time, found, controls, predictions = stored["summary"]
+    assert time.startswith("Each program had 240 s on 2 cores; the longest took 120 s, and 2 of 2")
+    assert found.endswith(" were proven in 1 (100 %; 75 % are asked for).")
+    assert controls == (
+        "In 1 programs without a problem, 0 changes were recommended. Measured once more, slower"
+        " with 95 % confidence: none; results not equal: none."
+    )
+    assert predictions.endswith(": `loader_in_process` 2.0 (1).")
+    program = stored["programs"]["torch/slow items in the process"]
+    assert program["proven"]["gain_ms"] == 9.0
+    assert "code" not in program["rows"][0]
+
+
+def test_what_is_missing_or_wrong_is_named(proven):
+    from proof import entry, summary
+
+    slower = {**ROW, "gain_ms": -3.0, "gain_low_ms": -5.0, "gain_high_ms": -1.0, "equal": False}
+    programs = {
+        "a": entry(proven_of(ROW, twin_ms=20.0, seconds=301.0)),
+        "b": entry(proven_of(twin_ms=5.0)),
+        "c": entry(proven_of(ROW, twin_ms=None, again=[slower])),
+        "d": entry(proven_of({**ROW, "recommended": False, "pairs": 0}, twin_ms=None)),
+    }
+    text = " ".join(summary(programs))
+    assert "the longest took 301 s, and 3 of 4 at most 300 s" in text
+    assert "proven in 0 (0 %; 75 % are asked for), and less in a (45 %), b (0 %)" in text
+    assert "slower with 95 % confidence: 1 (loader_workers in c); results not equal: 1 (" in text
+    assert "Nothing could be measured in d." in text
+    # One that another version of the benchmark has stored did not run.
+    assert summary({"e": {"planted": True, "proven": None}}) == []

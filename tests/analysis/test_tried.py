@@ -30,6 +30,7 @@ FASTER = Tried(
     difference=1e-7,
     spread=0.0,
     pairs=6,
+    took_s=4.2,
     recommended=True,
 )
 REFUSED = Tried("zero_grad", "gradients set to None", "host_ops", "not tried: they are")
@@ -39,6 +40,7 @@ def test_the_frame_has_its_schema_and_missing_values():
     frame = tried.frame([FASTER.to_dict(), REFUSED.to_dict()])
     assert frame.dtypes.astype(str).to_dict() == frames.dtypes("tried")
     assert frame.loc[0, "pays_after"] == 5
+    assert frame["took_s"].isna().tolist() == [False, True]
     assert frame.loc[1, ["gain_ms", "pays_after", "equal", "memory_before_bytes"]].isna().all()
     assert frame["recommended"].tolist() == [True, False]
     assert tried.frame([]).equals(frames.empty("tried"))
@@ -146,7 +148,7 @@ def test_results_that_cannot_be_compared_are_unknown_and_others_unequal():
 def judged(gains, results, baseline=10.0):
     changed = np.full(len(gains), baseline)
     about = Tried("a", "a", "", "", first_ms=12.0)
-    return engine._judged(about, results, changed + np.array(gains), changed)
+    return engine._judged(about, results, changed + np.array(gains), changed, 0.95)
 
 
 EQUAL = equality.Equality(True, 0.0, 0.0, 1e-5)

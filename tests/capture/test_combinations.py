@@ -6,11 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from nbprof.capture.experiments import combination, engine, equality, program, turn
+from nbprof.capture.experiments import combination, engine, equality, program, register, turn
 from nbprof.capture.experiments.engine import Engine
 from nbprof.capture.experiments.experiment import Change, Experiment
+from nbprof.capture.experiments.observation import Observation, dataset_class
+from nbprof.capture.experiments.tf_data import graph_of
 from nbprof.capture.experiments.turn import Timing
 from nbprof.capture.options import Options
+from nbprof.capture.patches import Patches
 
 
 class Fake:
@@ -55,9 +58,8 @@ class Fake:
             steps=20,
             units=20,
             budget_s=budget_s,
-            report=self.reported.append,
         )
-        runner.run([(each, "some_rule") for each in experiments])
+        runner.run([(each, "some_rule") for each in experiments], self.reported.append)
         assert self.made == []
         return {each.experiment: each for each in runner.tried}
 
@@ -102,7 +104,7 @@ def test_changes_that_helped_are_tried_together_last(faked):
     assert together.baseline_ms == pytest.approx(10.0)
     assert (together.recommended, together.why, together.rule) == (True, engine.FASTER, "")
     assert together.code == "+ input\n+ model"
-    assert fake.reported[-1] == "trying: together: the input and the model"
+    assert fake.reported[-1].startswith("trying: together: the input and the model, up to ")
     assert sorted(fake.closed) == ["input", "input", "model", "model", "slow"]
 
 
@@ -186,3 +188,44 @@ def test_the_warm_up_is_the_longest(faked):
     fake = faked({})
     parts = [fake.experiment(name, (name,)) for name in ("abc", "a")]
     assert combination.combined(parts).change(None).warmup == 3
+
+
+@pytest.mark.parametrize(
+    ("names", "ops"),
+    [
+        (("tf_data_cache", "tf_data_prefetch"), ["Map", "BatchV2", "CacheV2", "Repeat", "Prefetch"]),
+        (("tf_data_cache", "tf_data_threads"), ["Map", "BatchV2", "CacheV2", "Repeat"]),
+        (("tf_data_vectorized_map", "tf_data_threads"), ["BatchV2", "Map", "Repeat"]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_changes_of_a_pipeline_together_do_what_each_does(monkeypatch, names, ops, is_reversed):
+    tf = pytest.importorskip("tensorflow")
+    made = tf.data.Dataset.range(12).map(lambda x: x * 3).batch(4).repeat(2)
+    parts = [each for each in register.EXPERIMENTS if each.name in names]
+    assert len(combination.compatible(parts)) == 2
+    if is_reversed:
+        parts.reverse()
+    read = []
+    original = dataset_class().__iter__
+
+    def iterate(dataset):
+        read.append(dataset)
+        return original(dataset)
+
+    monkeypatch.setattr(dataset_class(), "__iter__", iterate)
+    observation, patches = Observation(), Patches()
+    observation.datasets.append(made)
+    change = combination.combined(parts).change(observation)
+    try:
+        change.apply(patches)
+        values = [x.numpy().tolist() for x in made]
+    finally:
+        patches.restore()
+        change.close()
+    assert values == [[0, 3, 6, 9], [12, 15, 18, 21], [24, 27, 30, 33]] * 2
+    datasets = [each.op for each in graph_of(read[-1]).node if each.op.endswith(("Dataset", "V2"))]
+    kinds = [op.replace("Dataset", "") for op in datasets]
+    assert [kind for kind in kinds if kind not in ("Range", "Options")] == ops
+    threads = read[-1].options().threading.private_threadpool_size
+    assert threads == (16 if "tf_data_threads" in names else None)

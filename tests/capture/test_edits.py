@@ -204,6 +204,57 @@ def test_a_method_is_called_of_what_is_assigned(text, expected):
     assert (source.changed([edit]) if edit is not None else None) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import x\nfrom y import z\nf(x)", "import x\nfrom y import z\nx.a()\nx.b = 1\nf(x)"),
+        ("import x  # it\n\nf(x)", "import x  # it\nx.a()\nx.b = 1\n\nf(x)"),
+        # Bound by an earlier cell.
+        ("f(x)", "x.a()\nx.b = 1\nf(x)"),
+        ("# Text.\n\n@f\ndef g(): pass", "# Text.\n\nx.a()\nx.b = 1\n@f\ndef g(): pass"),
+        ("import y\nf(x)", "import y\nx.a()\nx.b = 1\nf(x)"),
+        # Bound later, or again; in the line of another; nothing but imports.
+        ("f(1)\nimport x\nf(x)", None),
+        ("import x\nfor x in y: f(x)", None),
+        ("import x; f(x)", None),
+        ("import x", None),
+    ],
+)  # fmt: skip
+def test_statements_are_put_below_the_imports(text, expected):
+    source = Source(text, {"x": 1})
+    edit = source.at_begin("x.a()\nx.b = 1", "x")
+    assert (source.changed([edit]) if edit is not None else None) == expected
+
+
+def test_a_cell_that_begins_with_a_magic_is_not_changed_there():
+    source = Source("%load it\nf(x)", {"x": 1}, "get_ipython().run_line_magic('load', 'it')\nf(x)")
+    assert source.changed([source.at_begin("x.a()", "x")]) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("d = make(1).map(f).repeat()", "d = make(1).map(f).cache().repeat()"),
+        ("d = (\n    make(1)\n    .map(f)  # it\n    .repeat(2)\n)",
+         "d = (\n    make(1)\n    .map(f).cache()  # it\n    .repeat(2)\n)"),
+        ("d = (a or b).repeat()", None),
+        ("d = repeat(1)", None),
+    ],
+)  # fmt: skip
+def test_a_method_is_called_before_another_one(text, expected):
+    source = Source(text, {})
+    call = next(each for each in source.calls() if ast.unparse(each.func).endswith("repeat"))
+    edit = source.with_method_before(call, ".cache()")
+    assert (source.changed([edit]) if edit is not None else None) == expected
+
+
+def test_what_ends_a_line_stands_before_the_lines_below_it():
+    source = Source("d = make(1)", {})
+    statement = source.assignment("d")
+    below, behind = source.after(statement, "a = 1\nd.b = a"), source.with_method(statement, ".c()")
+    assert source.changed([below, behind]) == "d = make(1).c()\na = 1\nd.b = a"
+
+
 def test_a_decorator_is_put_above_a_function():
     source = Source("import x\nif 1:\n    def f(a):\n        return a", {})
     function = source.tree.body[1].body[0]
@@ -294,6 +345,204 @@ def test_experiments_of_pytorch_are_located(name, line, by):
     place = experiment.edit(Source(TORCH, namespace), observed)
     text = by.format(n=4 * available_cores(), cores=available_cores())
     assert place.source.changed(place.edits) == TORCH.replace(line, text)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("cpu_threads", "torch.set_num_threads({cores})"),
+        ("tf32", 'torch.set_float32_matmul_precision("high")'),
+        ("cudnn_benchmark", "torch.backends.cudnn.benchmark = True"),
+        ("attention_kernels", "torch.backends.cuda.enable_flash_sdp(True)"),
+    ],
+)
+def test_settings_of_pytorch_are_put_before_the_rest_of_the_cell(name, lines, monkeypatch):
+    torch = pytest.importorskip("torch")
+    from nbprof.capture.experiments import torch_settings
+    from nbprof.capture.experiments.experiment import available_cores
+
+    monkeypatch.setattr(torch_settings, "_enabled", lambda: (False, True, True))
+    experiment = next(each for each in register.EXPERIMENTS if each.name == name)
+    text = "import torch\nmodel(x)"
+    place = experiment.edit(Source(text, {"torch": torch}), [])
+    expected = f"import torch\n{lines.format(cores=available_cores())}\nmodel(x)"
+    assert place.source.changed(place.edits) == expected
+    assert experiment.edit(Source("model(x)", {}), []) is None
+
+
+DATA = """
+import tensorflow as tf
+data = tf.data.Dataset.range(8).map(lambda x: x * 3){rest}
+for x in data:
+    total = x
+""".lstrip()
+
+
+def of_pipeline(name, text, epochs=1):
+    """The changed cell of an experiment on its dataset, which two turns make."""
+    observed = []
+    for _ in range(2):
+        namespace: dict = {}
+        exec(compile(text, "<cell>", "exec"), namespace)
+        data = namespace["data"]
+        observed.append(SimpleNamespace(datasets=[data], names=[("data", data)], epochs=epochs))
+    experiment = next(each for each in register.EXPERIMENTS if each.name == name)
+    place = experiment.edit(Source(text, namespace), observed)
+    return place.source.changed(place.edits) if place is not None else None
+
+
+def test_threads_of_a_pipeline_are_set_below_it():
+    pytest.importorskip("tensorflow")
+    text = DATA.format(rest=".batch(2)")
+    changed = of_pipeline("tf_data_threads", text)
+    assert changed == text.replace(
+        ".batch(2)\n",
+        ".batch(2)\npipeline_options = tf.data.Options()\n"
+        "pipeline_options.threading.private_threadpool_size = 16\n"
+        "data = data.with_options(pipeline_options)\n",
+    )
+    namespace: dict = {}
+    exec(compile(changed, "<cell>", "exec"), namespace)
+    assert namespace["data"].options().threading.private_threadpool_size == 16
+    assert of_pipeline("tf_data_threads", f"pipeline_options = 1\n{text}") is None
+
+
+@pytest.mark.parametrize(
+    ("rest", "epochs", "cached"),
+    [
+        (".repeat(2).batch(2)", 1, ".cache().repeat(2).batch(2)"),
+        (".batch(2)", 3, ".batch(2).cache()"),
+        # The order of a shuffle differs in each epoch.
+        (".shuffle(8).batch(2)", 3, ".cache().shuffle(8).batch(2)"),
+        (".repeat(2)\ndata = data.batch(2)", 1, None),
+        (".repeat(2).repeat(1)", 1, None),
+    ],
+)
+def test_a_cache_is_put_where_the_experiment_has_it(rest, epochs, cached):
+    pytest.importorskip("tensorflow")
+    changed = of_pipeline("tf_data_cache", DATA.format(rest=rest), epochs)
+    assert changed == (DATA.format(rest=cached) if cached is not None else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "lines", "expected"),
+    [
+        ("x = f()\nx.block_until_ready()  # wait\ng(x)", [2], "x = f()\ng(x)"),
+        ("for i in y:\n    x = f()\n    x.block_until_ready()", [3], "for i in y:\n    x = f()"),
+        ("if y:\n    f()\nelse:\n    g()\n    a.block_until_ready((\n        x[0], y.z))\nh()", [5],
+         "if y:\n    f()\nelse:\n    g()\nh()"),
+        ("a.synchronize()\nx = 1\na.synchronize()\nb.synchronize()", [1, 3, 4], "x = 1"),
+        # It computes, or gives its value; stands with others; is all that the loop does.
+        ("f(x).block_until_ready()", [1], None),
+        ("y = x.block_until_ready()", [1], None),
+        ("x = f(); x.block_until_ready()", [1], None),
+        ("for x in y: x.block_until_ready()", [1], None),
+        ("f()\nx.other()", [2], None),
+        ("for x in y:\n    x.block_until_ready()\nf()", [2], ""),
+    ],
+)  # fmt: skip
+def test_lines_that_only_wait_are_left_out(text, lines, expected):
+    source = Source(text, {}, filename="<cell>")
+    observed = SimpleNamespace(waits={"jax": {("<cell>", line) for line in lines}})
+    place = edits.without_waits("jax")(source, [observed])
+    assert (source.changed(place.edits) if place is not None else None) == expected
+    # Another file waits as well.
+    observed.waits["jax"].add(("library.py", 1))
+    assert edits.without_waits("jax")(source, [observed]) is None
+
+
+def test_the_lines_that_wait_are_noted():
+    jax = pytest.importorskip("jax")
+    from nbprof.capture.experiments.observation import Observation
+    from nbprof.capture.patches import Patches
+
+    text = "x = jax.numpy.ones(2)\nx.block_until_ready()\njax.block_until_ready([x, x])\n"
+    observation, patches = Observation(), Patches()
+    try:
+        observation.hook(patches)
+        exec(compile(text, "<cell>", "exec"), {"jax": jax})
+    finally:
+        patches.restore()
+    # The second one waits by a method of each array, too.
+    assert observation.waits == {"jax": {("<cell>", 2), ("<cell>", 3)}}
+    experiment = next(each for each in register.EXPERIMENTS if each.name == "jax_no_waits")
+    place = experiment.edit(Source(text, {}, filename="<cell>"), [observation])
+    assert place.source.changed(place.edits) == text.partition("\n")[0] + "\n"
+
+
+KERAS = """
+import keras
+class Data(keras.utils.PyDataset):
+    def __init__(self, size):
+        super().__init__()
+        self.size = size
+    def __len__(self):
+        return self.size
+    def __getitem__(self, at):
+        return at
+data = Data(4)
+""".lstrip()
+
+
+@pytest.mark.parametrize(
+    ("text", "changes"),
+    [
+        (KERAS, ("super().__init__()", "super().__init__({})")),
+        # The class of an earlier cell with the constructor of Keras, and with its own.
+        ("data = Plain()", ("Plain()", "Plain({})")),
+        ("data = Own()", None),
+        (KERAS.replace("        super", "        super().__init__()\n        super"), None),
+        (KERAS.replace("data = ", "other = Data(3)\ndata = Own() if 0 else "), None),
+    ],
+)
+def test_threads_of_a_py_dataset_are_given_to_its_constructor(text, changes):
+    keras = pytest.importorskip("keras")
+    from nbprof.capture.experiments.keras_input import _ARGUMENTS
+
+    class Plain(keras.utils.PyDataset):
+        def __len__(self):
+            return 1
+
+    class Own(Plain):
+        def __init__(self):
+            super().__init__(workers=1)
+
+    observed = []
+    for _ in range(2):
+        namespace = {"Plain": Plain, "Own": Own}
+        exec(compile(text, "<cell>", "exec"), namespace)
+        made = [each for each in namespace.values() if isinstance(each, keras.utils.PyDataset)]
+        observed.append(SimpleNamespace(py_datasets=made, names=[]))
+    experiment = next(each for each in register.EXPERIMENTS if each.name == "keras_workers")
+    place = experiment.edit(Source(text, namespace), observed)
+    changed = place.source.changed(place.edits) if place is not None else None
+    arguments = ", ".join(f"{name}={value}" for name, value in _ARGUMENTS.items())
+    expected = None
+    if changes is not None:
+        expected = text.replace(changes[0], changes[1].format(arguments))
+    assert changed == expected
+
+
+def test_a_function_of_tensorflow_is_decorated_in_its_cell():
+    tf = pytest.importorskip("tensorflow")
+    import linecache
+
+    from nbprof.capture.experiments.observation import Call, Observation
+
+    text = "import tensorflow as tf\ndef step(x):\n    return x * 2\n"
+    linecache.cache["<step>"] = (len(text), None, text.splitlines(keepends=True), "<step>")
+    try:
+        namespace: dict = {}
+        exec(compile(text, "<step>", "exec"), namespace)
+        observation = Observation()
+        step = namespace["step"]
+        observation.calls = {step.__code__: Call(8, outermost=True, of_arrays=True)}
+        observation.seen = [step]
+        experiment = next(each for each in register.EXPERIMENTS if each.name == "tf_function")
+        place = experiment.edit(Source("step(x)", {"tf": tf}), [observation, observation])
+        assert place.source.changed(place.edits) == text.replace("def", "@tf.function\ndef")
+    finally:
+        del linecache.cache["<step>"]
 
 
 def test_a_function_of_an_earlier_cell_is_found_there():

@@ -131,9 +131,11 @@ def test_a_loaded_profile_refuses(function):
 
 def test_invalid_values_are_refused_before_anything_runs(function):
     profile = function.profile.result
-    with pytest.raises(CaptureError, match="there is no experiment for it"):
+    with pytest.raises(CaptureError, match=r"^p\.try_\('magic'\): there is no experiment for it"):
         profile.try_("magic")
-    with pytest.raises(CaptureError, match="the budget is a number of seconds"):
+    with pytest.raises(
+        CaptureError, match=r"^p\.try_\(budget=-1\): the budget is a number of seconds"
+    ):
         profile.try_(budget=-1)
 
 

@@ -38,8 +38,8 @@ def test_a_remedy_is_measured_and_shown_everywhere(kernel):
     )
     rows = ast.literal_eval(kernel.ask("p.tried[['experiment', 'why']].values.tolist()"))
     assert [row[0] for row in rows] == ["tf_data_parallel_map"]
-    # Other processes may hide how sure the gain of steps is that mostly sleep, but not the gain.
-    assert kernel.ask("bool((p.tried.gain_ms > 0).all() and p.tried.equal.all())") == "True", rows
+    # How much it saves depends on what else the machine does.
+    assert kernel.ask("bool((p.tried.pairs >= 6).all() and p.tried.equal.all())") == "True", rows
     assert kernel.ask("all((a == b).all() for a, b in zip(kept, model.get_weights()))") == "True"
     assert kernel.ask("model.history is history") == "True"
     shown = result.displays[0]
@@ -76,8 +76,8 @@ def test_without_the_option_nothing_is_tried(kernel):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("%%nbprof --try magic", "there is no experiment for it"),
-        ("%%nbprof --try --budget -1", "the budget is a number of seconds above 0"),
+        ("%%nbprof --try magic", "--try magic: there is no experiment for it"),
+        ("%%nbprof --try --budget -1", "--budget -1.0: the budget is a number of seconds above 0"),
         ("%nbprof defaults --try", "--try runs a cell again, so it cannot be a default"),
     ],
 )

@@ -8,6 +8,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,26 +23,31 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "advice.md"
 MEASURED = PAGE.parents[1] / "benchmarks" / "diagnosis" / "proven.json"
 
 
-def _proven() -> str:
+def _proven(programs: dict[str, Any]) -> str:
     """The table of what `--try` proved, as `benchmarks/diagnosis/proven.py --store` keeps it."""
     lines = [
         "| Program | Rule | Predicted | Proven, 95 % interval | Predicted ÷ proven | Mended |",
         "|---|---|---|---|---|---|",
     ]
-    for row in json.loads(MEASURED.read_text()):
+    for name, program in programs.items():
+        row = program["proven"]
+        if row is None or not program["planted"]:
+            continue
         predicted = ratio = "–"
         if row["predicted_ms"] is not None:
             predicted = f"{row['predicted_ms']:.1f}"
-            ratio = f"{row['predicted_ms'] / row['proven_ms']:.1f}"
-        proven = f"{row['proven_ms']:.1f} [{row['low_ms']:.1f}, {row['high_ms']:.1f}]"
+            ratio = f"{row['predicted_ms'] / row['gain_ms']:.1f}"
+        proven = f"{row['gain_ms']:.1f} [{row['low_ms']:.1f}, {row['high_ms']:.1f}]"
         lines.append(
-            f"| {row['program']} | `{row['rule']}` | {predicted} | {proven} | {ratio} |"
-            f" {row['mended_ms']:.1f} |"
+            f"| {name} | `{row['rule']}` | {predicted} | {proven} | {ratio} |"
+            f" {program['twin_ms']:.1f} |"
         )
     return "\n".join(lines)
 
 
-PROVEN = _proven()
+_OF_RUNS = json.loads(MEASURED.read_text())
+PROVEN = _proven(_OF_RUNS["programs"])
+SUMMARY = " ".join(_OF_RUNS["summary"])
 HEAD = f"""# Advice rules
 
 `p.advice`, and *Next steps* in the dashboard, list what is worth changing: at most {MOST} findings, largest gain first. Each comes with
@@ -90,8 +96,7 @@ or *inferred* (what causes the time was not recorded). *Wrong if* is the experim
 *nbprof's threshold* means that the source names the cost but gives no number.
 
 What [`--try`](capture.md#trying-remedies) proves was compared with predictions and with programs in which the problem is mended (ms per step;
-`benchmarks/diagnosis/proven.py`, 60 s each, two cores that other programs used as well, so all times scatter). In six programs without a problem,
-nothing was recommended that is slower or not equal; in two of them few experiments fitted into the time.
+`benchmarks/diagnosis/proven.py`). {SUMMARY}
 
 {PROVEN}
 

@@ -9,7 +9,7 @@ import type { ViewContext } from "../../lib/view.js";
 import { plainTable } from "../breakdown.js";
 
 /** Where there is little room, these make it for what was changed and why it is recommended. */
-const WIDE = ["baseline_ms", "first_ms", "pays_after"];
+const WIDE = ["baseline_ms", "first_ms", "pays_after", "took_s"];
 /** The ends of the interval stand beside the gain. */
 const BESIDE = ["gain_low_ms", "gain_high_ms"];
 const WRAPPED = ["title", "why"];

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from types import CodeType, FunctionType
 from typing import Any
 
 from nbprof.capture.experiments.code_replaced import at_first_calls, calling, copy_of, swap
+from nbprof.capture.experiments.edits import Find, located
 from nbprof.capture.experiments.experiment import Change
 from nbprof.capture.experiments.observation import Observation
+from nbprof.capture.experiments.source import Located, Source, of_function
 from nbprof.capture.patches import Patches
 
 _LEAST_CALLS = 4
@@ -83,6 +86,32 @@ def _codes(observation: Observation) -> set[CodeType]:
         if call.count >= _LEAST_CALLS and call.outermost and call.of_arrays:
             codes.add(code)
     return codes
+
+
+def decorated_by(module: str, decorator: str) -> Find:
+    """The line above the only function, in the cell that defines it.
+
+    Parameters
+    ----------
+    module, decorator : str
+        ``jax`` and ``jit``, for example.
+    """
+
+    def find(source: Source, observed: Sequence[Observation]) -> Located | None:
+        del source
+        functions = lasting(observed[0])
+        if len(functions) != 1 or made_in_run(observed[0]):
+            return None
+        defined = of_function(functions[0])
+        if defined is None:
+            return None
+        cell, definition = defined
+        name = cell.name_of(sys.modules[module])
+        if not name:
+            return None
+        return located(cell, cell.decorated(definition, f"{name}.{decorator}"))
+
+    return find
 
 
 def any_of(observation: Observation) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -54,6 +55,55 @@ def in_constructor(
         return located(source, source.with_arguments(calls[0], arguments, kind))
 
     return find
+
+
+def at_begin(module: str, lines: Callable[[], Sequence[str]]) -> Find:
+    """Statements before the others of the cell, below its imports.
+
+    Parameters
+    ----------
+    module : str
+        What they use.
+    lines : callable
+        The statements, with `{name}` for what the cell calls the module.
+    """
+
+    def find(source: Source, observed: Sequence[Observation]) -> Located | None:
+        del observed
+        name = source.name_of(sys.modules[module])
+        if not name:
+            return None
+        code = "\n".join(line.format(name=name) for line in lines())
+        return located(source, source.at_begin(code, name)) if code else None
+
+    return find
+
+
+def without_waits(module: str) -> Find:
+    """The lines of the cell that only wait for the device, if no others do.
+
+    Parameters
+    ----------
+    module : str
+        A key of `Observation.waits`.
+    """
+
+    def find(source: Source, observed: Sequence[Observation]) -> Located | None:
+        lines = observed[0].waits[module]
+        if any(file != source.filename for file, _ in lines):
+            return None
+        return located(source, *(source.without(line, _only_waits) for _, line in sorted(lines)))
+
+    return find
+
+
+def _only_waits(value: ast.expr) -> bool:
+    """Return whether an expression is a call whose parts are names: nothing else is computed."""
+    if not isinstance(value, ast.Call):
+        return False
+    calls = [node for node in ast.walk(value) if isinstance(node, (ast.Call, ast.Await))]
+    name = value.func.attr if isinstance(value.func, ast.Attribute) else ""
+    return len(calls) == 1 and name in ("block_until_ready", "synchronize")
 
 
 def calls_of_method(source: Source, receiver: str, method: str) -> list[ast.Call]:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nbprof.capture.experiments import combination, equality, statistics, turn
+from nbprof.capture.experiments import as_recorded, combination, equality, statistics, turn
+from nbprof.capture.experiments.as_recorded import AsRecorded
+from nbprof.capture.experiments.attempt import Attempt
 from nbprof.capture.experiments.equality import Equality
 from nbprof.capture.experiments.experiment import Change, Experiment
 from nbprof.capture.experiments.observation import Observation
@@ -29,9 +31,14 @@ if TYPE_CHECKING:
     from nbprof.profiles.profile import Profile
     from nbprof.run.run import Run
 
-CONFIDENCE = 0.95
+FIRST_LOOK, SECOND_LOOK = 0.965, 0.985
+"""Confidence of an interval after the time that an experiment has for certain, and after what the
+others left. Whether there is a second look depends on the first, so both together may err in 5 %.
+"""
 LEAST_PAIRS, MOST_PAIRS = 6, 20
 """Turns of the program as it is and with the change that one experiment takes."""
+ALL_PAIRS = 60
+"""The same with those in the time that others left."""
 WORTH = 0.01
 """Part of a step that is surely saved, from which on a change is recommended."""
 _WINDOW_S = 0.3
@@ -40,6 +47,8 @@ _LEAST_STEPS, _MOST_STEPS = 3, 200
 _WARMUP = 2
 _CHECKED = 4
 """Steps of a turn that is compared instead of timed, after the warm-up."""
+_LOOKS = 3
+"""Unchanged turns of which one takes as long as the recording says, or nothing is tried."""
 _GRACE = 0.25
 """Part of the budget by which the last turns may exceed their share."""
 _NOTHING = "Nothing was tried"
@@ -49,6 +58,7 @@ SLOWER = "it is slower"
 FASTER = "it is faster, and the results are equal"
 LITTLE = f"it surely saves less than {100 * WORTH:g}% of a step"
 NO_MORE = "together they save no more than"
+OTHER_RUN = "the program does not run again as it was recorded"
 UNKNOWN_RESULTS = "the results could not be compared: no losses or outputs were found"
 
 
@@ -75,6 +85,8 @@ class Tried:
         See `nbprof.capture.experiments.equality.Equality`.
     pairs : int
         Turns of each.
+    took_s : float
+        Time of the whole experiment.
     recommended : bool
     why : str
         Why it is recommended, or is not.
@@ -104,6 +116,7 @@ class Tried:
     difference: float = math.nan
     spread: float = math.nan
     pairs: int = 0
+    took_s: float = math.nan
     recommended: bool = False
 
     def to_dict(self) -> dict[str, object]:
@@ -113,6 +126,10 @@ class Tried:
             if isinstance(value, float) and not math.isfinite(value):
                 values[name] = None
         return values
+
+
+class _TooLittleTime(Refused):
+    """Too few turns fit into the time."""
 
 
 class Engine:
@@ -129,8 +146,8 @@ class Engine:
         Steps that were found in the recording.
     budget_s : float
         Time for all experiments.
-    report : callable
-        Receives what runs now, as a phrase.
+    recorded : AsRecorded, optional
+        How long an unchanged step takes; not compared where it is not given.
     """
 
     def __init__(
@@ -141,7 +158,7 @@ class Engine:
         steps: int,
         units: int,
         budget_s: float,
-        report: Callable[[str], object] = lambda _: None,
+        recorded: AsRecorded | None = None,
     ) -> None:
         self._program = program
         self._options = options
@@ -149,61 +166,96 @@ class Engine:
         self._units = max(units, 1)
         self._deadline = time.perf_counter() + budget_s
         self._budget_s = budget_s
-        self._report = report
+        self._recorded = recorded
+        self._report: Callable[[str], object] = lambda _: None
+        self._before = ""
         self._observed: list[Observation] = []
         self._unchanged: list[Timing] = []
+        self._step_s = 0.0
         self.tried: list[Tried] = []
 
-    def run(self, experiments: Sequence[tuple[Experiment, str]]) -> None:
+    def run(
+        self,
+        experiments: Sequence[tuple[Experiment, str]],
+        report: Callable[[str], object] = lambda _: None,
+    ) -> None:
         """Run experiments, each for a rule; results are in `tried`, also if it is interrupted.
+
+        `report` receives what runs now, as a phrase.
 
         Raises
         ------
         Refused
-            The program cannot run again.
+            The program cannot run again, or not as it was recorded.
         """
+        self._report = report
         try:
             self._report("running the program again as it is")
             self._observe()
-            possible = []
+            self._check_time()
+            attempts = []
             for experiment, rule in experiments:
                 if why := experiment.refusal(self._observed[0]):
                     about = Tried(experiment.name, experiment.title, rule, f"not tried: {why}")
                     self.tried.append(about)
                 else:
-                    possible.append((experiment, rule))
-            # A share of the time is for the combination.
-            shares = len(possible)
-            if len(combination.compatible([experiment for experiment, _ in possible])) > 1:
-                shares += 1
-            helped = []
-            for index, (experiment, rule) in enumerate(possible):
-                result = self._try(experiment, rule, shares - index)
-                self.tried.append(self._in_source(result, experiment))
-                if result.recommended:
-                    helped.append((experiment, result))
-            self._combine(helped)
+                    attempts.append(Attempt(experiment, rule))
+            combination_s = self._each_in_turn(attempts)
+            self._with_rest_of_time(attempts, combination_s)
+            self._combine(attempts)
         finally:
             with shielded():
                 for observation in self._observed:
                     observation.close()
 
-    def _combine(self, helped: list[tuple[Experiment, Tried]]) -> None:
+    def _each_in_turn(self, attempts: Sequence[Attempt]) -> float:
+        """Give each of them an equal share of the time; returns that of the combination."""
+        shares = len(attempts)
+        combination_s = 0.0
+        if len(combination.compatible([attempt.experiment for attempt in attempts])) > 1:
+            shares += 1
+            combination_s = (self._deadline - time.perf_counter()) / shares
+        for index, attempt in enumerate(attempts):
+            left_s = self._deadline - time.perf_counter()
+            self._try(attempt, left_s / (shares - index))
+        return combination_s
+
+    def _with_rest_of_time(self, attempts: Sequence[Attempt], combination_s: float) -> None:
+        """Go on with those of which it is unknown whether they are worth it.
+
+        The most promising come first. What the combination needs is left for it, if there may be
+        one.
+        """
+        helped = {each.experiment for each in self.tried if each.recommended}
+        parts = [each for each in attempts if each.is_open or each.experiment.name in helped]
+        until = self._deadline
+        if len(combination.compatible([attempt.experiment for attempt in parts])) > 1:
+            until -= combination_s
+        left = [attempt for attempt in attempts if attempt.is_open]
+        for attempt in sorted(left, key=lambda each: -each.promise):
+            left_s = until - time.perf_counter()
+            pairs = attempt.needed(LEAST_PAIRS)
+            if pairs <= ALL_PAIRS and attempt.seconds_to(pairs) <= left_s:
+                self._try(attempt, left_s)
+
+    def _combine(self, attempts: Sequence[Attempt]) -> None:
         """Try those changes together that helped, the most first."""
-        helped.sort(key=lambda each: -each[1].gain_ms)
-        together = combination.compatible([experiment for experiment, _ in helped])
+        results = {each.experiment: each for each in self.tried if each.recommended}
+        helped = [each for each in attempts if each.experiment.name in results]
+        helped.sort(key=lambda each: -results[each.experiment.name].gain_ms)
+        together = combination.compatible([attempt.experiment for attempt in helped])
         if len(together) < 2:
             return
-        experiment = combination.combined(together)
-        result = self._try(experiment, "", 1)
-        best = helped[0][1]
+        both = Attempt(combination.combined(together), "")
+        self._try(both, self._deadline - time.perf_counter())
+        best, result = results[helped[0].experiment.name], self.tried[-1]
         if result.recommended and result.gain_ms <= best.gain_ms:
-            result = replace(result, recommended=False, why=f"{NO_MORE} {best.title} alone")
-        self.tried.append(self._in_source(result, experiment))
+            why = f"{NO_MORE} {best.title} alone"
+            self.tried[-1] = replace(result, recommended=False, why=why, diff="", edited="")
 
     def _in_source(self, result: Tried, experiment: Experiment) -> Tried:
         """The result with the change of the program's source, if its place is known."""
-        if not result.recommended or experiment.edit is None or not self._program.source:
+        if not result.recommended or experiment.edit is None or not self._program.cell.source:
             return result
         # A diff is not worth the result.
         with contextlib.suppress(Exception):
@@ -214,14 +266,31 @@ class Engine:
 
     @cached_property
     def _source(self) -> Source:
-        program = self._program
-        return Source(program.source, self._observed[0].namespace, program.python)
+        cell = self._program.cell
+        return Source(cell.source, self._observed[0].namespace, cell.python, cell.filename)
 
     def _observe(self) -> None:
         for _ in range(2):
             observation = Observation()
             self._observed.append(observation)
             self._unchanged.append(self._turn(self._check_plan(), observation=observation))
+        self._step_s = self._unchanged[-1].step_s
+
+    def _check_time(self) -> None:
+        """Raise `Refused` if an unchanged step takes another time than the recording says."""
+        if self._recorded is None:
+            return
+        times_ms = []
+        for _ in range(_LOOKS):
+            timing = self._turn(self._plan(_WARMUP))
+            # The turns before were observed, which takes time.
+            self._step_s = timing.step_s
+            step_ms = float(self._per_step_ms([timing])[0])
+            if self._recorded.is_like(step_ms):
+                return
+            times_ms.append(step_ms)
+        difference = self._recorded.difference(float(np.median(times_ms)))
+        raise Refused(f"{OTHER_RUN}. {difference}")
 
     def _turn(
         self, plan: Plan, change: Change | None = None, observation: Observation | None = None
@@ -243,78 +312,99 @@ class Engine:
         if not self._steps:
             return Plan(0, 0)
         warmup = max(_WARMUP, min(warmup, self._steps // 2))
-        step_s = max(self._unchanged[-1].step_s, 1e-9)
+        step_s = max(self._step_s, 1e-9)
         steps = max(_LEAST_STEPS, min(_MOST_STEPS, math.ceil(_WINDOW_S / step_s)))
         return Plan(warmup, min(steps, self._steps - warmup))
 
-    def _try(self, experiment: Experiment, rule: str, shares: int) -> Tried:
-        """The result of one experiment, which may take one of so many shares of the time left."""
-        self._report(f"trying: {experiment.title}")
-        share_s = (self._deadline - time.perf_counter()) / shares
-        about = Tried(experiment.name, experiment.title, rule, "", experiment.code)
+    def _try(self, attempt: Attempt, share_s: float) -> None:
+        """Measure an experiment for so long, or go on with it; the result is put in `tried`."""
+        experiment = attempt.experiment
+        began = time.perf_counter()
+        self._report(f"trying: {experiment.title}, up to {max(share_s, 0.0):.0f} s{self._before}")
         change = experiment.change(self._observed[0])
+        earlier = next((each for each in self.tried if each.experiment == experiment.name), None)
         try:
-            tried = self._measured(about, change, time.perf_counter() + share_s)
+            tried = self._measured(attempt, change, began + share_s)
         except Refused as reason:
-            return replace(about, why=f"could not be tried: {str(reason).rstrip('.')}")
+            attempt.is_open = isinstance(reason, _TooLittleTime)
+            tried = replace(_about(attempt), why=f"could not be tried: {str(reason).rstrip('.')}")
+            if attempt.first_look and earlier is not None:
+                tried = earlier
         finally:
             with shielded():
                 change.close()
-        if tried.equal is False and experiment.unequal:
-            return replace(tried, why=f"{tried.why}; {experiment.unequal}")
-        return tried
+        attempt.seconds += time.perf_counter() - began
+        self._before = f" ({experiment.title} took {attempt.seconds:.1f} s)"
+        tried = self._in_source(replace(tried, took_s=attempt.seconds), experiment)
+        if earlier is None:
+            self.tried.append(tried)
+        else:
+            self.tried[self.tried.index(earlier)] = tried
 
-    def _measured(self, about: Tried, change: Change, until: float) -> Tried:
+    def _measured(self, attempt: Attempt, change: Change, until: float) -> Tried:
+        """The result after turns until then, and after those of before."""
         observation = Observation()
         try:
+            # Also where its results are known: a change made anew compiles anew.
             first = self._turn(self._check_plan(), change, observation)
         finally:
             observation.close()
-        results = equality.compare(
-            self._observed[0].values, self._observed[1].values, observation.values
-        )
-        plan = self._plan(change.warmup)
-        unchanged, changed = self._turns(plan, change, until)
-        return _judged(
+        if attempt.first is None:
+            attempt.first = first
+            attempt.results = equality.compare(
+                self._observed[0].values, self._observed[1].values, observation.values
+            )
+        self._turns(attempt, self._plan(change.warmup), change, until)
+        is_second = attempt.first_look > 0
+        if is_second and attempt.pairs < attempt.needed(LEAST_PAIRS):
+            raise _TooLittleTime("too few more turns of it fitted into the time")
+        tried = _judged(
             replace(
-                about,
-                equal=results.equal,
-                difference=results.difference,
-                spread=results.spread,
-                first_ms=self._first_ms(first, changed),
-                memory_before_bytes=unchanged[-1].memory_bytes,
-                memory_after_bytes=changed[-1].memory_bytes,
+                _about(attempt),
+                equal=attempt.results.equal,
+                difference=attempt.results.difference,
+                spread=attempt.results.spread,
+                first_ms=self._first_ms(attempt.first, attempt.changed),
+                memory_before_bytes=attempt.unchanged[-1].memory_bytes,
+                memory_after_bytes=attempt.changed[-1].memory_bytes,
             ),
-            results,
-            self._per_step_ms(unchanged),
-            self._per_step_ms(changed),
+            attempt.results,
+            self._per_step_ms(attempt.unchanged),
+            self._per_step_ms(attempt.changed),
+            SECOND_LOOK if is_second else FIRST_LOOK,
         )
+        attempt.is_open = not is_second and _is_unsure(tried)
+        attempt.first_look = attempt.first_look or attempt.pairs
+        if tried.equal is False and attempt.experiment.unequal:
+            return replace(tried, why=f"{tried.why}; {attempt.experiment.unequal}")
+        return tried
 
-    def _turns(self, plan: Plan, change: Change, until: float) -> tuple[list[Timing], list[Timing]]:
+    def _turns(self, attempt: Attempt, plan: Plan, change: Change, until: float) -> None:
         """Turns without and with the change, in an order that favours neither."""
-        unchanged: list[Timing] = []
-        changed: list[Timing] = []
-        while len(changed) < MOST_PAIRS:
+        most_pairs = ALL_PAIRS if attempt.first_look else MOST_PAIRS
+        if not attempt.results.equal:
+            # However much it saves, it is not recommended.
+            most_pairs = LEAST_PAIRS
+        while attempt.pairs < most_pairs:
             began = time.perf_counter()
-            if len(changed) % 2:
-                changed.append(self._turn(plan, change))
-                unchanged.append(self._turn(plan))
+            if attempt.pairs % 2:
+                changed, unchanged = self._turn(plan, change), self._turn(plan)
             else:
-                unchanged.append(self._turn(plan))
-                changed.append(self._turn(plan, change))
+                unchanged, changed = self._turn(plan), self._turn(plan, change)
+            attempt.unchanged.append(unchanged)
+            attempt.changed.append(changed)
             now = time.perf_counter()
             pair_s = now - began
-            missing = LEAST_PAIRS - len(changed)
+            missing = LEAST_PAIRS - attempt.pairs
             # The number of turns depends on the time alone, never on what they show.
             if missing <= 0 and now + pair_s > until:
                 break
             if missing > 0 and now + missing * pair_s > until + _GRACE * self._budget_s:
                 needed = self._budget_s + now + missing * pair_s - until
-                raise Refused(
+                raise _TooLittleTime(
                     f"{LEAST_PAIRS} turns of it do not fit into the time; --budget"
                     f" {math.ceil(1.2 * needed)} is enough"
                 )
-        return unchanged, changed
 
     def _first_ms(self, first: Timing, changed: Sequence[Timing]) -> float:
         """Added time of the first steps with the change."""
@@ -333,20 +423,33 @@ class Engine:
         return per_step
 
 
+def _about(attempt: Attempt) -> Tried:
+    """An experiment of which nothing is known yet."""
+    experiment = attempt.experiment
+    return Tried(experiment.name, experiment.title, attempt.rule, "", experiment.code)
+
+
+def _is_unsure(tried: Tried) -> bool:
+    """Return whether more turns may tell if the change is worth it."""
+    worth_ms = WORTH * tried.baseline_ms
+    return tried.equal is True and tried.gain_low_ms < worth_ms <= tried.gain_high_ms
+
+
 def _judged(
     about: Tried,
     results: Equality,
     unchanged: NDArray[np.float64],
     changed: NDArray[np.float64],
+    confidence: float,
 ) -> Tried:
     """The result by pairs of turns."""
-    gain, low, high = statistics.median_of(unchanged - changed, CONFIDENCE)
+    gain, low, high = statistics.median_of(unchanged - changed, confidence)
     pays_after = None
     if low > 0:
         pays_after = math.ceil(about.first_ms / gain)
     measured = replace(
         about,
-        baseline_ms=statistics.median_of(unchanged, CONFIDENCE).value,
+        baseline_ms=statistics.median_of(unchanged, confidence).value,
         gain_ms=gain,
         gain_low_ms=low,
         gain_high_ms=high,
@@ -427,10 +530,10 @@ def try_remedies(
             steps=steps,
             units=len(run.steps),
             budget_s=budget_s,
-            report=report,
+            recorded=as_recorded.of_run(run),
         )
         tried = engine.tried
-        engine.run(experiments)
+        engine.run(experiments, report)
     except Refused as reason:
         text = f"{_NOTHING}: {reason}"
     except KeyboardInterrupt:

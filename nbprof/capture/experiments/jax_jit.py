@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from functools import partial, wraps
 from types import FunctionType
 from typing import Any
 
-from nbprof.capture.experiments.compiled_functions import Compiled, any_of, lasting, made_in_run
-from nbprof.capture.experiments.edits import located
+from nbprof.capture.experiments.compiled_functions import Compiled, any_of, decorated_by
 from nbprof.capture.experiments.experiment import Change, Experiment
 from nbprof.capture.experiments.observation import Observation
-from nbprof.capture.experiments.source import Located, Source, of_function
 from nbprof.capture.patches import Patches
 
 
@@ -78,22 +75,6 @@ def _is_not_wrapped_again(observation: Observation) -> str:
     return "the program does not wrap the same function in jax.jit again"
 
 
-def _in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
-    """The line above the only function, in the cell that defines it."""
-    del source
-    functions = lasting(observed[0])
-    if len(functions) != 1 or made_in_run(observed[0]):
-        return None
-    defined = of_function(functions[0])
-    if defined is None:
-        return None
-    cell, definition = defined
-    name = cell.name_of(sys.modules["jax"])
-    if not name:
-        return None
-    return located(cell, cell.decorated(definition, f"{name}.jit"))
-
-
 EXPERIMENTS = (
     Experiment(
         "jax_jit",
@@ -106,7 +87,7 @@ EXPERIMENTS = (
         "+ step = jax.jit(step)\n"
         "+ params, loss = step(params, batch)",
         touches=("functions",),
-        edit=_in_source,
+        edit=decorated_by("jax", "jit"),
     ),
     Experiment(
         "jax_jit_once",

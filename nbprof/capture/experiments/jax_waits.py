@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from nbprof.capture.experiments.code_replaced import calling, swap
+from nbprof.capture.experiments.edits import without_waits
 from nbprof.capture.experiments.experiment import Change, Experiment
 from nbprof.capture.experiments.observation import Observation, array_class
 from nbprof.capture.patches import Patches
@@ -46,5 +47,6 @@ EXPERIMENTS = (
         lambda _: NoWaits(),
         "- loss.block_until_ready()",
         touches=("waits",),
+        edit=without_waits("jax"),
     ),
 )

@@ -106,8 +106,9 @@ class Observation:
         A loss was differentiated.
     checkpoints : bool
         Activations are computed again, by `torch.utils.checkpoint`.
-    waits : set of str
-        Modules whose calls wait for the device: ``torch``, ``jax``.
+    waits : dict of str to set of (str, int)
+        Modules whose calls wait for the device, ``torch`` and ``jax``, with the files and lines of
+        the program that do.
     zeros : bool
         Gradients were set to zero instead of None.
     epochs : int
@@ -137,7 +138,7 @@ class Observation:
         self.calls: dict[CodeType, Call] = {}
         self._iterators: list[Any] = []
         self.backward = self.zeros = self.checkpoints = False
-        self.waits: set[str] = set()
+        self.waits: dict[str, set[tuple[str, int]]] = {}
         self.values: list[Value] = []
         self.namespace: dict[str, Any] = {}
         self.names: list[tuple[str, Any]] = []
@@ -217,7 +218,7 @@ class Observation:
         checkpoint = sys.modules.get("torch.utils.checkpoint")
         if checkpoint is not None:
             self._note_call(checkpoint.checkpoint, self._checkpointed, patches)
-        self._note_call(torch.cuda.synchronize, lambda: self.waits.add("torch"), patches)
+        self._note_call(torch.cuda.synchronize, lambda: self._waits("torch"), patches)
 
     @staticmethod
     def _note_call(function: FunctionType, note: Callable[[], object], patches: Patches) -> None:
@@ -229,6 +230,15 @@ class Observation:
             return original(*args, **kwargs)
 
         swap(function, calling(noted, function.__code__), patches)
+
+    def _waits(self, module: str) -> None:
+        """Note the line of the program that waits; of a library's, the line that called it."""
+        frame: FrameType | None = sys._getframe()
+        while frame is not None and frame.f_code.co_filename.startswith((*INSTALLED, _OWN)):
+            frame = frame.f_back
+        lines = self.waits.setdefault(module, set())
+        if frame is not None:
+            lines.add((frame.f_code.co_filename, frame.f_lineno))
 
     def _checkpointed(self) -> None:
         self.checkpoints = True
@@ -345,14 +355,14 @@ class Observation:
             return original(*args, **kwargs)
 
         patches.replace(jax, "jit", jit)
-        self._note_call(jax.block_until_ready, lambda: self.waits.add("jax"), patches)
+        self._note_call(jax.block_until_ready, lambda: self._waits("jax"), patches)
         array = array_class()
         if array is not None:
             wait = array.block_until_ready
 
             # Without `wraps`: a method of nanobind has no names to copy.
             def block_until_ready(self_: Any) -> Any:
-                self.waits.add("jax")
+                self._waits("jax")
                 return wait(self_)
 
             # The turn itself waits by the original.

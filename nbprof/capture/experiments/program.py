@@ -8,7 +8,7 @@ import io
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from nbprof.capture.patches import Patches
 from nbprof.capture.probe.reads import names_in, names_read
@@ -24,6 +24,27 @@ class Unrestorable(Refused):
     """Something that the program changes cannot be given back."""
 
 
+class Cell(NamedTuple):
+    """The text of a program.
+
+    Attributes
+    ----------
+    source : str
+        As the person wrote it.
+    python : str
+        The same where magics are calls.
+    filename : str
+        Of its code.
+    """
+
+    source: str = ""
+    python: str = ""
+    filename: str = ""
+
+
+NO_CELL = Cell()
+
+
 class Program:
     """A program that has run and can run again.
 
@@ -35,10 +56,8 @@ class Program:
         Those that it reads.
     run : callable
         Runs it.
-    source : str
-        Its text, to see which framework it uses.
-    python : str
-        The same where magics are calls.
+    cell : Cell
+        Empty if it is none.
     hidden : callable
         A context in which its output is not shown.
     """
@@ -49,14 +68,12 @@ class Program:
         names: set[str],
         run: Callable[[], object],
         *,
-        source: str = "",
-        python: str = "",
+        cell: Cell = NO_CELL,
         hidden: Callable[[], contextlib.AbstractContextManager[object]] | None = None,
     ) -> None:
         self.namespace = namespace
         self.run = run
-        self.source = source
-        self.python = python
+        self.cell = cell
         self._names = names
         self._hidden = hidden or _no_output
 
@@ -154,7 +171,7 @@ def of_cell(shell: Any, source: str) -> Program:
         exec(code, namespace)  # noqa: S102 - running the user's cell is the task
 
     names = _names(tree, namespace)
-    return Program(namespace, names, run, source=source, python=text, hidden=_unseen)
+    return Program(namespace, names, run, cell=Cell(source, text, name), hidden=_unseen)
 
 
 def of_call(

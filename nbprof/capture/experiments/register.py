@@ -53,8 +53,14 @@ def names() -> list[str]:
     return sorted(takes)
 
 
-def check(requested: str) -> None:
-    """Check a value of ``--try``.
+def check(requested: str, as_written: str) -> None:
+    """Check the rule or the experiment that is requested.
+
+    Parameters
+    ----------
+    requested : str
+    as_written : str
+        The same as the person wrote it, such as ``--try magic``.
 
     Raises
     ------
@@ -63,7 +69,7 @@ def check(requested: str) -> None:
     """
     if requested not in ("", ALL, *names()):
         raise CaptureError(
-            f"--try {requested}: there is no experiment for it; it takes a rule or an experiment:"
+            f"{as_written}: there is no experiment for it; it takes a rule or an experiment:"
             f" {', '.join(names())}"
         )
 

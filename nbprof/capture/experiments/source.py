@@ -15,7 +15,7 @@ import linecache
 import sys
 import tokenize
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
@@ -82,6 +82,8 @@ class Source:
         The variables of the notebook.
     python : str, optional
         The same where magics are calls; lines correspond.
+    filename : str, optional
+        Of the code that runs.
 
     Raises
     ------
@@ -89,8 +91,11 @@ class Source:
         It is not Python, or lines do not correspond.
     """
 
-    def __init__(self, text: str, namespace: Mapping[str, Any], python: str = "") -> None:
+    def __init__(
+        self, text: str, namespace: Mapping[str, Any], python: str = "", filename: str = ""
+    ) -> None:
         self.text = text
+        self.filename = filename
         self._python = python or text
         self._lines = self._python.split("\n")
         self._namespace = namespace
@@ -219,8 +224,12 @@ class Source:
         # A comment stands after the last argument.
         return [Piece(before.end, before.end, ","), Piece(line_end, line_end, lines)]
 
+    def is_free(self, name: str) -> bool:
+        """Return whether neither the cell nor the notebook has a variable of this name."""
+        return not self.stored(name) and name not in self._namespace
+
     def after(self, statement: ast.stmt, code: str) -> Edit | None:
-        """Put a statement into the line after another one of the cell itself."""
+        """Put statements into the lines after another one of the cell itself."""
         if statement not in self.tree.body or statement.col_offset:
             return None
         row, end = self._end(statement)
@@ -232,9 +241,29 @@ class Source:
 
         def change(tree: Any) -> None:
             # By the statement, as others may have been put before it.
-            tree.body.insert(_index(tree.body, index), _new(ast.parse(code).body[0]))
+            at = _index(tree.body, index)
+            tree.body[at:at] = _new(code)
 
         return Edit([Piece(line_end, line_end, f"\n{code}")], self.tree, change)
+
+    def at_begin(self, code: str, name: str) -> Edit | None:
+        """Put statements that use a variable below the imports at the begin of the cell.
+
+        None if the cell binds the variable later than that.
+        """
+        imports = list(takewhile(_is_import, self.tree.body))
+        binds = sum(each == name for node in imports for each in _bound(node))
+        if self.stored(name) != binds or len(imports) == len(self.tree.body):
+            return None
+        if imports:
+            return self.after(imports[-1], code)
+        first = self.tree.body[0]
+        row = min([first.lineno, *(each.lineno for each in getattr(first, "decorator_list", []))])
+
+        def change(tree: Any) -> None:
+            tree.body[:0] = _new(code)
+
+        return Edit([Piece((row, 0), (row, 0), f"{code}\n")], self.tree, change)
 
     def decorated(self, function: ast.FunctionDef, decorator: str) -> Edit | None:
         """Put a decorator above a function that has none."""
@@ -250,6 +279,39 @@ class Source:
 
         return Edit([Piece((row, 0), (row, 0), f"{indent}@{decorator}\n")], function, change)
 
+    def without(self, line: int, is_left_out: Callable[[ast.expr], bool]) -> Edit | None:
+        """Leave out the expression that is the only statement of a line, if it is of this kind."""
+        for parent in ast.walk(self.tree):
+            for block in _blocks(parent):
+                for statement in block:
+                    if statement.lineno != line or not isinstance(statement, ast.Expr):
+                        continue
+                    if is_left_out(statement.value) and self._is_alone(statement):
+                        return self._removed(parent, statement)
+        return None
+
+    def _is_alone(self, statement: ast.stmt) -> bool:
+        """Return whether nothing else stands in the lines of a statement."""
+        start, end = self._start(statement), self._end(statement)
+        rows = range(start[0], end[0] + 1)
+        return not any(
+            token.start[0] in rows and not start <= token.start < end for token in self._tokens
+        )
+
+    def _removed(self, parent: ast.AST, statement: ast.stmt) -> Edit:
+        row, last = statement.lineno, self._end(statement)[0]
+        begin = (row - 1, len(self._lines[row - 2]))
+        piece = Piece(begin, (last, len(self._lines[last - 1])), "")
+        if row == 1:
+            piece = Piece((1, 0), (last + 1, 0), "")
+        place = statement.lineno, statement.col_offset
+
+        def change(copied: Any) -> None:
+            for block in _blocks(copied):
+                block[:] = [each for each in block if (each.lineno, each.col_offset) != place]
+
+        return Edit([piece], parent, change)
+
     def with_method(self, statement: ast.Assign, call: str) -> Edit | None:
         """Call a method of what a statement assigns: ``.prefetch(4)``."""
         if not isinstance(statement.value, _POSTFIXED):
@@ -263,6 +325,19 @@ class Source:
 
         return Edit([Piece(value_end, value_end, call)], statement, change)
 
+    def with_method_before(self, call: ast.Call, method: str) -> Edit | None:
+        """Call another method before that of a chain: ``.cache()`` before ``.repeat()``."""
+        if not isinstance(call.func, ast.Attribute) or not isinstance(call.func.value, _POSTFIXED):
+            return None
+        end = self._end(call.func.value)
+
+        def change(node: Any) -> None:
+            outer = _expression(f"x{method}")
+            outer.func.value = node.func.value
+            node.func.value = outer
+
+        return Edit([Piece(end, end, method)], call, change)
+
     def replaced(self, node: ast.Constant, text: str) -> Edit:
         """Put another constant in place of one."""
 
@@ -274,7 +349,7 @@ class Source:
     def changed(self, edits: Iterable[Edit]) -> str:
         """The text with changes; empty if they are not what the tree says."""
         edits = list(edits)
-        pieces = sorted({piece for edit in edits for piece in edit.pieces})
+        pieces = sorted({piece for edit in edits for piece in edit.pieces}, key=_order)
         if not pieces or any(a.end > b.start for a, b in pairwise(pieces)):
             return ""
         raw = self.text.split("\n")
@@ -392,9 +467,30 @@ def _expression(text: str) -> Any:
     return ast.parse(text, mode="eval").body
 
 
-def _new(statement: ast.stmt) -> ast.stmt:
-    vars(statement)["is_new"] = True
-    return statement
+def _new(code: str) -> list[ast.stmt]:
+    statements = ast.parse(code).body
+    for statement in statements:
+        vars(statement)["is_new"] = True
+    return statements
+
+
+def _is_import(statement: ast.stmt) -> bool:
+    return isinstance(statement, (ast.Import, ast.ImportFrom))
+
+
+def _blocks(node: ast.AST) -> list[list[ast.stmt]]:
+    """The lists of statements of a node."""
+    blocks = []
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(node, name, None)
+        if isinstance(block, list):
+            blocks.append(block)
+    return blocks
+
+
+def _order(piece: Piece) -> tuple[Position, Position, bool, str]:
+    # At the end of a line, its own text comes before the lines below it.
+    return piece.start, piece.end, piece.text.startswith("\n"), piece.text
 
 
 def _index(body: list[ast.stmt], index: int) -> int:

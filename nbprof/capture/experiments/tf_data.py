@@ -16,6 +16,8 @@ from nbprof.capture.patches import Patches
 
 _AHEAD = 4
 """Batches that are prefetched."""
+_OPTIONS = "pipeline_options"
+"""The variable that holds them in a changed cell."""
 _SERIAL = "MapDataset"
 _THREADS = 16
 """Threads of a pipeline that has its own: of maps that wait, many run on one core."""
@@ -150,12 +152,33 @@ def _not_parallel(observation: Observation) -> str:
 
 def _prefetched_in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
     """The end of the statement that makes the only dataset."""
-    datasets = made_by_program(_datasets, observed)
-    name = name_of(observed, datasets[0]) if len(datasets) == 1 else ""
-    statement = source.assignment(name) if name else None
+    _, statement = assigned(source, observed)
     if statement is None:
         return None
     return located(source, source.with_method(statement, f".prefetch({_AHEAD})"))
+
+
+def assigned(source: Source, observed: Sequence[Observation]) -> tuple[str, ast.Assign | None]:
+    """The variable of the only dataset that the program makes, and the statement that binds it;
+    None if that is not sure.
+    """
+    datasets = made_by_program(_datasets, observed)
+    name = name_of(observed, datasets[0]) if len(datasets) == 1 else ""
+    return name, source.assignment(name) if name else None
+
+
+def _threads_in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
+    """Lines below the statement that makes the only dataset."""
+    tensorflow = source.name_of(sys.modules["tensorflow"])
+    name, statement = assigned(source, observed)
+    if not tensorflow or statement is None or not source.is_free(_OPTIONS):
+        return None
+    code = (
+        f"{_OPTIONS} = {tensorflow}.data.Options()\n"
+        f"{_OPTIONS}.threading.private_threadpool_size = {_THREADS}\n"
+        f"{name} = {name}.with_options({_OPTIONS})"
+    )
+    return located(source, source.after(statement, code))
 
 
 def _parallel_in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
@@ -168,7 +191,7 @@ def _parallel_in_source(source: Source, observed: Sequence[Observation]) -> Loca
     calls = []
     for call in calls_of_method(source, "", "map"):
         parallel = any(keyword.arg == "num_parallel_calls" for keyword in call.keywords)
-        if not parallel and len(call.args) == 1 and _is_dataset(source, call):
+        if not parallel and len(call.args) == 1 and is_dataset(source, call):
             calls.append(call)
     if len(calls) != serial:
         return None
@@ -182,7 +205,7 @@ def _datasets(observation: Observation) -> list[Any]:
     return observation.datasets
 
 
-def _is_dataset(source: Source, node: ast.expr) -> bool:
+def is_dataset(source: Source, node: ast.expr) -> bool:
     """Return whether an expression is a chain of calls that begins with a dataset."""
     while isinstance(node, (ast.Call, ast.Attribute)):
         value = source.value(node)
@@ -226,5 +249,6 @@ EXPERIMENTS = (
         f"+ options.threading.private_threadpool_size = {_THREADS}\n"
         "+ dataset = dataset.with_options(options)",
         touches=("pipeline threads",),
+        edit=_threads_in_source,
     ),
 )

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import psutil
 
+from nbprof.capture.experiments.edits import calls_of_method, located
 from nbprof.capture.experiments.experiment import Change, Experiment
 from nbprof.capture.experiments.observation import Observation
 from nbprof.capture.experiments.program import Refused
-from nbprof.capture.experiments.tf_data import Rebuilt
+from nbprof.capture.experiments.source import Located, Source
+from nbprof.capture.experiments.tf_data import Rebuilt, assigned, is_dataset
 from nbprof.capture.experiments.tf_data_rest import chain, is_a, repeats_itself, with_replaced
 from nbprof.capture.patches import Patches
 
@@ -128,6 +132,26 @@ def _reason(epochs: int, dataset: Any) -> str:
         return f"the pipeline could not be read: {type(error).__name__}"
 
 
+def _in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
+    """The end of the statement that makes the only dataset, or a call in it, before which the part
+    that is cached ends.
+    """
+    _, statement = assigned(source, observed)
+    if statement is None:
+        return None
+    (dataset,) = observed[0].datasets
+    part = _part(dataset, observed[0].epochs)
+    if part is dataset:
+        return located(source, source.with_method(statement, ".cache()"))
+    reader = next(each for each in chain(dataset) if each._input_dataset is part)
+    method = type(reader).__name__.strip("_").removesuffix("Dataset").lower()
+    nodes = list(ast.walk(statement))
+    calls = [call for call in calls_of_method(source, "", method) if call in nodes]
+    if len(calls) != 1 or not is_dataset(source, calls[0]):
+        return None
+    return located(source, source.with_method_before(calls[0], ".cache()"))
+
+
 EXPERIMENTS = (
     Experiment(
         "tf_data_cache",
@@ -137,5 +161,8 @@ EXPERIMENTS = (
         _refusal,
         Cached,
         "- dataset.map(function).repeat()\n+ dataset.map(function).cache().repeat()",
+        # A cache makes maps before it run once, however they do.
+        touches=("map",),
+        edit=_in_source,
     ),
 )

@@ -78,5 +78,6 @@ EXPERIMENTS = (
         "+ def of_batch(*items):\n"
         "+     return tf.vectorized_map(lambda row: function(*row), items)\n"
         "+ dataset.batch(size).map(of_batch)",
+        touches=("map",),
     ),
 )

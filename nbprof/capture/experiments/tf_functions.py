@@ -6,7 +6,7 @@ import sys
 from functools import partial
 from typing import Any
 
-from nbprof.capture.experiments.compiled_functions import Compiled, any_of
+from nbprof.capture.experiments.compiled_functions import Compiled, any_of, decorated_by
 from nbprof.capture.experiments.experiment import Experiment
 from nbprof.capture.experiments.observation import Observation
 
@@ -31,5 +31,6 @@ EXPERIMENTS = (
         partial(Compiled, _graph),
         "+ @tf.function\n  def step(x, y):",
         touches=("functions",),
+        edit=decorated_by("tensorflow", "function"),
     ),
 )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nbprof.capture.experiments.code_replaced import calling, swap
+from nbprof.capture.experiments.edits import at_begin, without_waits
 from nbprof.capture.experiments.experiment import Change, Experiment
 from nbprof.capture.experiments.observation import Observation
 from nbprof.capture.patches import Patches
@@ -99,6 +100,15 @@ class NoWaits(Change):
         swap(function, calling(lambda *_, **__: None, function.__code__), patches)
 
 
+def _disabled_kernels() -> list[str]:
+    """Statements that enable the kernels of attention that are disabled."""
+    lines = []
+    for name, is_enabled in zip(_KERNELS, _enabled(), strict=True):
+        if not is_enabled:
+            lines.append(f"{{name}}.backends.cuda.enable_{name}_sdp(True)")
+    return lines
+
+
 def no_gpu(observation: Observation) -> str:
     """Why it is not tried: nothing computes on an NVIDIA GPU; '' if something does."""
     del observation
@@ -154,6 +164,7 @@ EXPERIMENTS = (
         _attention,
         "- torch.backends.cuda.enable_flash_sdp(False)",
         touches=("attention",),
+        edit=at_begin("torch", _disabled_kernels),
     ),
     Experiment(
         "tf32",
@@ -165,6 +176,7 @@ EXPERIMENTS = (
         '+ torch.set_float32_matmul_precision("high")',
         unequal="TF32 multiplies with 10 bits of the mantissa",
         touches=("precision",),
+        edit=at_begin("torch", lambda: ['{name}.set_float32_matmul_precision("high")']),
     ),
     Experiment(
         "cudnn_benchmark",
@@ -175,6 +187,7 @@ EXPERIMENTS = (
         _benchmark,
         "+ torch.backends.cudnn.benchmark = True",
         touches=("convolutions",),
+        edit=at_begin("torch", lambda: ["{name}.backends.cudnn.benchmark = True"]),
     ),
     Experiment(
         "no_checkpoints",
@@ -184,6 +197,7 @@ EXPERIMENTS = (
         _no_checkpoints,
         lambda _: NotAgain(),
         "- y = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)\n+ y = block(x)",
+        touches=("checkpoints",),
     ),
     Experiment(
         "no_synchronize",
@@ -194,5 +208,6 @@ EXPERIMENTS = (
         lambda _: NoWaits(),
         "- torch.cuda.synchronize()",
         touches=("waits",),
+        edit=without_waits("torch"),
     ),
 )

@@ -6,7 +6,7 @@ import ast
 import sys
 from collections.abc import Sequence
 
-from nbprof.capture.experiments.edits import located
+from nbprof.capture.experiments.edits import at_begin, located
 from nbprof.capture.experiments.experiment import Change, Experiment, available_cores
 from nbprof.capture.experiments.observation import Observation
 from nbprof.capture.experiments.source import Located, Source
@@ -33,10 +33,12 @@ def _refusal(observation: Observation) -> str:
 
 
 def _in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
-    """The only call that sets the number of threads, if there is one."""
-    del observed
+    """The only call that sets the number of threads; where there is none, the begin of the cell."""
     function = sys.modules["torch"].set_num_threads
     calls = [call for call in source.calls() if source.value(call.func) is function]
+    if not calls:
+        threads = f"{{name}}.set_num_threads({available_cores()})"
+        return at_begin("torch", lambda: [threads])(source, observed)
     if len(calls) != 1 or len(calls[0].args) != 1:
         return None
     number = calls[0].args[0]

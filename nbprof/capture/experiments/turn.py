@@ -169,7 +169,7 @@ def _run(program: Program, options: Options, plan: Plan) -> _Watch:
     with program.hidden():
         watch = _Watch(plan)
         session = Session(
-            bare, source=program.source, namespace=program.namespace, on_step=watch.stepped
+            bare, source=program.cell.source, namespace=program.namespace, on_step=watch.stepped
         )
         try:
             session.start()

@@ -127,6 +127,7 @@ _TRIED = (
     "gain_high_ms",
     "first_ms",
     "pays_after",
+    "took_s",
     "recommended",
     "why",
 )
