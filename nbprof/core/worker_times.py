@@ -5,12 +5,15 @@ Durations are in ns, of the wall clock unless they say otherwise.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 VERSION = 1
 MOST_WORKERS, MOST_ROWS, MOST_SLOW, MOST_BATCHES = 2_000, 2_000, 100, 20_000
+_MOST_LINES = 10 * MOST_ROWS
+"""Lines that are kept while reports are merged."""
 LONGEST = 500
 """Characters of a text."""
 _STEPS = 8
@@ -143,69 +146,102 @@ class WorkerTimes:
     batches: tuple[BatchTime, ...] = ()
 
 
+class Merge:
+    """Reports of worker processes, by loader, worker and stage, taken in one at a time.
+
+    Its size is bounded by the loaders, workers and stages, not by the number of reports.
+    """
+
+    def __init__(self) -> None:
+        self._workers: dict[tuple[int, int], dict[str, int]] = {}
+        self._stages: dict[tuple[Any, ...], list[int]] = {}
+        self._lines: dict[tuple[Any, ...], int] = {}
+        self._histograms: dict[int, dict[str, int]] = {}
+        self._slow: list[list[Any]] = []
+        self._batches: list[list[Any]] = []
+
+    def add(self, report: Mapping[str, Any]) -> None:
+        """Take in a report; of one that is damaged, at most a part."""
+        with contextlib.suppress(KeyError, TypeError, ValueError, IndexError, AttributeError):
+            self._add(report)
+
+    def _add(self, report: Mapping[str, Any]) -> None:
+        loader, worker = int(report["loader"]), int(report["worker"])
+        _add_worker(self._workers, (loader, worker), report)
+        for stage in report["stages"]:
+            key = (loader, *(stage[name] for name in StageTotals._fields[1:6]))
+            sums = self._stages.setdefault(key, [0, 0, 0, 0])
+            for index, name in enumerate(("calls", "total_ns", "self_ns")):
+                sums[index] += stage[name]
+            sums[3] = max(sums[3], stage["longest_ns"])
+        for *stage, function, file, line, count in report["lines"]:
+            key = ((loader, *stage), function, file, line)
+            if key in self._lines or len(self._lines) < _MOST_LINES:
+                self._lines[key] = self._lines.get(key, 0) + count
+        histogram = self._histograms.setdefault(loader, {})
+        for bucket, count in report["histogram"].items():
+            histogram[bucket] = histogram.get(bucket, 0) + count
+        for each in report["slow"]:
+            self._slow.append([loader, worker, each["item"], each["ns"], each["batch"]])
+        self._slow.sort(key=lambda row: -row[3])
+        del self._slow[MOST_SLOW:]
+        room = MOST_BATCHES - len(self._batches)
+        self._batches += [[loader, worker, *times] for times in report["batch_times"][:room]]
+
+    def packed(self, loaders: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+        """All of it as plain values for JSON; empty without reports.
+
+        Parameters
+        ----------
+        loaders : iterable of mapping
+            `dataset`, `workers` and `prefetch` of each loader, in the order of their numbers.
+        """
+        if not self._workers:
+            return {}
+        number = {key: index for index, key in enumerate(self._stages)}
+        in_stages = [
+            [number[stage], function, file, line, count]
+            for (stage, function, file, line), count in self._lines.items()
+            if stage in number
+        ]
+        in_stages.sort(key=lambda row: -row[4])
+        return {
+            "version": VERSION,
+            "loaders": [
+                [
+                    each["dataset"],
+                    each["workers"],
+                    each["prefetch"],
+                    self._histograms.get(index, {}),
+                ]
+                for index, each in enumerate(loaders)
+            ],
+            "workers": [
+                [loader, worker, *(sums[name] for name in WorkerTotals._fields[2:])]
+                for (loader, worker), sums in sorted(self._workers.items())
+            ],
+            "stages": [[*key, *sums] for key, sums in self._stages.items()],
+            "lines": in_stages[:MOST_ROWS],
+            "slow": self._slow,
+            "batches": sorted(self._batches, key=lambda row: row[3]),
+        }
+
+
 def merged(
     loaders: Iterable[Mapping[str, Any]], reports: Iterable[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """As plain values for JSON: the reports of all worker processes, by loader, worker and stage.
-
-    Reports that are damaged are left out. Empty without reports.
-    """
-    rows: dict[str, list[Any]] = {
-        "loaders": [[each["dataset"], each["workers"], each["prefetch"], {}] for each in loaders]
-    }
-    workers: dict[tuple[int, int], dict[str, int]] = {}
-    stages: dict[tuple[Any, ...], list[int]] = {}
-    lines: dict[tuple[Any, ...], int] = {}
-    slow: list[list[Any]] = []
-    batches: list[list[Any]] = []
+    """As plain values for JSON: the reports of all worker processes; see `Merge`."""
+    merge = Merge()
     for report in reports:
-        try:
-            loader, worker = report["loader"], report["worker"]
-            histogram = rows["loaders"][loader][3]
-            _add_worker(workers.setdefault((loader, worker), {}), report)
-            for stage in report["stages"]:
-                key = (loader, *(stage[name] for name in StageTotals._fields[1:6]))
-                sums = stages.setdefault(key, [0, 0, 0, 0])
-                for index, name in enumerate(("calls", "total_ns", "self_ns")):
-                    sums[index] += stage[name]
-                sums[3] = max(sums[3], stage["longest_ns"])
-            for *stage, function, file, line, count in report["lines"]:
-                key = ((loader, *stage), function, file, line)
-                lines[key] = lines.get(key, 0) + count
-            for bucket, count in report["histogram"].items():
-                histogram[bucket] = histogram.get(bucket, 0) + count
-            for each in report["slow"]:
-                slow.append([loader, worker, each["item"], each["ns"], each["batch"]])
-            batches += [[loader, worker, *times] for times in report["batch_times"]]
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError):
-            continue
-    if not workers:
-        return {}
-    number = {key: index for index, key in enumerate(stages)}
-    slow.sort(key=lambda row: -row[3])
-    batches.sort(key=lambda row: row[3])
-    in_stages = [
-        [number[stage], function, file, line, count]
-        for (stage, function, file, line), count in lines.items()
-        if stage in number
-    ]
-    in_stages.sort(key=lambda row: -row[4])
-    return {
-        "version": VERSION,
-        **rows,
-        "workers": [
-            [loader, worker, *(sums[name] for name in WorkerTotals._fields[2:])]
-            for (loader, worker), sums in sorted(workers.items())
-        ],
-        "stages": [[*key, *sums] for key, sums in stages.items()],
-        "lines": in_stages[:MOST_ROWS],
-        "slow": slow[:MOST_SLOW],
-        "batches": batches[:MOST_BATCHES],
-    }
+        merge.add(report)
+    return merge.packed(loaders)
 
 
-def _add_worker(sums: dict[str, int], report: Mapping[str, Any]) -> None:
+def _add_worker(
+    workers: dict[tuple[int, int], dict[str, int]], key: tuple[int, int], report: Mapping[str, Any]
+) -> None:
     values = {name: int(report[name]) for name in (*_SUMS, "memory_bytes")}
+    sums = workers.setdefault(key, {})
     for name in _SUMS:
         sums[name] = sums.get(name, 0) + values[name]
     sums["memory_bytes"] = max(sums.get("memory_bytes", 0), values["memory_bytes"])

@@ -11,12 +11,14 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from nbprof.analysis.input import workers as analysis
 from nbprof.capture import notes
-from nbprof.capture.loader_workers import reporter
+from nbprof.capture.loader_workers import folder as folders
+from nbprof.capture.loader_workers import reporter, reports
 from nbprof.capture.loaders import Loaders
 from nbprof.capture.patches import Patches
 from nbprof.core.worker_times import WorkerTimes, merged, unpacked
@@ -96,6 +98,8 @@ class Recorded:
 def recorded(monkeypatch):
     monkeypatch.setattr(reporter, "REPORT_S", 0.02)
     monkeypatch.setattr(reporter, "_REPORT_SHARE", 1.0)
+    # On a busy machine answers take their time.
+    monkeypatch.setattr(reports, "ANSWER_S", 60.0)
     recording = Recorded()
     yield recording
     recording.patches.restore()
@@ -311,11 +315,14 @@ def test_an_error_and_ctrl_c_pass_through(recorded):
 
 @forks
 def test_no_folder_to_report_through(monkeypatch, tmp_path):
-    file = tmp_path / "a file"
-    file.write_text("")
-    monkeypatch.setattr(tempfile, "tempdir", str(file))
+    def none(**_options):
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    # Only ours: PyTorch's workers need such a folder as well.
+    monkeypatch.setattr(
+        folders, "tempfile", SimpleNamespace(mkdtemp=none, gettempdir=lambda: str(tmp_path))
+    )
     recording = Recorded()
-    monkeypatch.undo()
     try:
         assert len(list(loader(Images()))) == 6
         times, about = recording.taken()
@@ -323,6 +330,127 @@ def test_no_folder_to_report_through(monkeypatch, tmp_path):
         recording.patches.restore()
     assert times == WorkerTimes()
     assert about == ["workers_not_recorded"]
+
+
+@forks
+def test_files_of_ended_workers_are_taken_in_and_removed(recorded):
+    batches = loader(Images())
+    most, folder = 0, None
+    for _ in range(5):
+        list(batches)
+        folder = recorded.loaders.workers._folder
+        most = max(most, len(folder.files()))
+    assert most == 2
+    times, about = recorded.taken()
+    assert not about
+    assert [row.processes for row in times.workers] == [5, 5]
+    assert sum(row.items for row in times.workers) == 5 * 24
+    assert not folder.files()
+
+
+@forks
+def test_a_second_window_has_the_workers_of_the_first(recorded, monkeypatch):
+    batches = loader(Images(count=100), persistent_workers=True)
+    list(batches)
+    first, _ = recorded.taken()
+    assert sum(row.batches for row in first.workers) == 25
+    # One that does not look during the window has nothing to say on it.
+    monkeypatch.setattr(reports, "ANSWER_S", 0.5)
+    batches_of_second = 0
+    # Until the workers have seen that another window is open, batches belong to none.
+    while not batches_of_second:
+        recorded.loaders.begin()
+        list(batches)
+        second, _ = recorded.taken()
+        batches_of_second = sum(row.batches for row in second.workers)
+    assert batches_of_second <= 25
+    assert all(row.processes == 1 for row in second.workers)
+
+
+def test_no_folder_before_a_loader_has_workers(recorded):
+    assert len(list(loader(Images(), num_workers=0, multiprocessing_context=None))) == 6
+    assert recorded.loaders.workers._folder is None
+
+
+LEFT = """
+import os, signal, sys
+from nbprof.capture.loader_workers.folder import Folder
+folder = Folder.new()
+folder.open(1)
+folder.report(os.getpid(), {"ended": False})
+print(folder.path, flush=True)
+if sys.argv[1] == "killed":
+    os.kill(os.getpid(), signal.SIGKILL)
+sys.stdin.read()
+"""
+
+
+def started(mode, environment):
+    process = subprocess.Popen(
+        [sys.executable, "-c", LEFT, mode],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    return process, Path(process.stdout.readline().strip())
+
+
+@forks
+def test_what_a_killed_process_left_is_removed_and_that_of_a_running_one_is_not(
+    monkeypatch, tmp_path
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parents[2]), "TMPDIR": str(tmp_path)}
+    killed, left = started("killed", environment)
+    killed.wait(60)
+    running, used = started("running", environment)
+    other = tmp_path / f"{folders.PREFIX}of something else"
+    other.mkdir()
+    try:
+        assert left.parent == used.parent == tmp_path
+        folders.remove_leftovers()
+        assert not left.exists()
+        assert folders.Folder(used).window() == 1
+        assert len(folders.Folder(used).files()) == 1
+        assert other.exists()
+    finally:
+        running.communicate("")
+    folders.remove_leftovers()
+    assert not used.exists()
+
+
+def test_reports_are_bounded(tmp_path, monkeypatch):
+    folder = folders.Folder(tmp_path)
+    rows = [[number, 10**18, 10**9, 8] for number in range(200_000)]
+    folder.report(7, {"ended": True, "lines": [], "batch_times": rows})
+    (file, (_, _, size)) = folder.files()[7]
+    assert 0 < size <= folders.MOST_BYTES
+    kept = folders.read(file)["batch_times"]
+    assert kept == rows[: len(kept)]
+    assert kept
+    monkeypatch.setattr(folders, "MOST_FILES", 1)
+    folders.Folder(tmp_path).report(8, {})
+    assert set(folder.files()) == {7}
+    # One that has reported goes on.
+    folder.report(7, {"ended": False})
+    assert folders.read(file) == {"ended": False}
+
+
+def test_a_report_is_read_once_while_it_stays_the_same(tmp_path, monkeypatch):
+    folder = folders.Folder(tmp_path)
+    for process in (7, 8):
+        folder.report(process, {"window": 1, "complete": process == 7})
+    count = []
+    read = folders.read
+    monkeypatch.setattr(folders, "read", lambda file: count.append(file) or read(file))
+    collected = reports.Reports(1)
+    # 8 runs and does not answer: it is waited for.
+    collected.collect(folder, {8})
+    assert len(count) == 2
+    assert collected.processes == {7, 8}
+    assert collected.killed == 0
+    assert set(folder.files()) == {8}
 
 
 @forks

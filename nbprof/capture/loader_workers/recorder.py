@@ -123,7 +123,7 @@ class Recorder:
             "batch_times": [],
             **Items().values(),
         }
-        self._folder.report(str(self._process), values)
+        self._folder.report(self._process, values)
 
     def _follow(self) -> None:
         """Before a batch: begin a new window, or leave once the recording is over."""
@@ -301,7 +301,7 @@ class Recorder:
                 "batch_times": list(self._batches),
                 **self._items.values(),
             }
-            self._folder.report(str(self._process), values)
+            self._folder.report(self._process, values)
 
 
 class _Fetches:
