@@ -8,10 +8,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-VERSION = 1
+VERSION = 2
 MOST_WORKERS, MOST_ROWS, MOST_SLOW, MOST_BATCHES = 2_000, 2_000, 100, 20_000
+MOST_WAITS = 1_000
+"""The longest waits of loops."""
 _MOST_LINES = 10 * MOST_ROWS
 """Lines that are kept while reports are merged."""
 LONGEST = 500
@@ -101,13 +104,16 @@ class StageLine(NamedTuple):
 
 
 class SlowItem(NamedTuple):
-    """One of the slowest items of a loader."""
+    """One of the slowest items of a loader: its index, when its worker began it, in ns since 1970,
+    how long that took, and the number of its batch.
+    """
 
     loader: int
     worker: int
     item: str
     ns: int
     batch: int
+    start_ns: int
 
 
 class BatchTime(NamedTuple):
@@ -121,6 +127,60 @@ class BatchTime(NamedTuple):
     start_ns: int
     busy_ns: int
     items: int
+
+
+class LoopTotals(NamedTuple):
+    """What the loop over a loader waited, without the first batch of each iteration.
+
+    Attributes
+    ----------
+    loader : int
+    batches : int
+    wait_ns : int
+        Until it had them.
+    receive_ns, received_bytes : int
+        The part in which they came through the pipe from the workers and were unpickled, from their
+        first byte on; 0 where a thread of PyTorch does that, to pin them.
+    """
+
+    loader: int
+    batches: int
+    wait_ns: int
+    receive_ns: int
+    received_bytes: int
+
+
+class BatchWait(NamedTuple):
+    """One of the longest waits of a loop: the number of the batch, since when, in ns since 1970,
+    and how long.
+    """
+
+    loader: int
+    batch: int
+    start_ns: int
+    ns: int
+
+
+class Iteration(NamedTuple):
+    """The beginning of an iteration over a loader.
+
+    Attributes
+    ----------
+    loader : int
+    began_ns, made_ns : int
+        When its iterator began to be made, in ns since 1970, and how long the loop waited for that.
+    start_ns, ns : int
+        Since when, and how long, the loop waited for the first batch.
+    ready_ns : int
+        From `began_ns` until the worker of that batch had started; 0 if none had to.
+    """
+
+    loader: int
+    began_ns: int
+    made_ns: int
+    start_ns: int
+    ns: int
+    ready_ns: int
 
 
 class WorkerLoader(NamedTuple):
@@ -144,6 +204,9 @@ class WorkerTimes:
     lines: tuple[StageLine, ...] = ()
     slow: tuple[SlowItem, ...] = ()
     batches: tuple[BatchTime, ...] = ()
+    loops: tuple[LoopTotals, ...] = ()
+    waits: tuple[BatchWait, ...] = ()
+    iterations: tuple[Iteration, ...] = ()
 
 
 class Merge:
@@ -159,6 +222,8 @@ class Merge:
         self._histograms: dict[int, dict[str, int]] = {}
         self._slow: list[list[Any]] = []
         self._batches: list[list[Any]] = []
+        self._ready: dict[tuple[int, int], int] = {}
+        """How long the first worker took to start, by its loader and when that began."""
 
     def add(self, report: Mapping[str, Any]) -> None:
         """Take in a report; of one that is damaged, at most a part."""
@@ -182,21 +247,29 @@ class Merge:
         for bucket, count in report["histogram"].items():
             histogram[bucket] = histogram.get(bucket, 0) + count
         for each in report["slow"]:
-            self._slow.append([loader, worker, each["item"], each["ns"], each["batch"]])
+            values = [each[name] for name in SlowItem._fields[2:]]
+            self._slow.append([loader, worker, *values])
         self._slow.sort(key=lambda row: -row[3])
         del self._slow[MOST_SLOW:]
+        if worker == 0 and len(self._ready) < MOST_ROWS:
+            self._ready[loader, int(report["began_ns"])] = int(report["start_ns"])
         room = MOST_BATCHES - len(self._batches)
         self._batches += [[loader, worker, *times] for times in report["batch_times"][:room]]
 
-    def packed(self, loaders: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-        """All of it as plain values for JSON; empty without reports.
+    def packed(
+        self, loaders: Iterable[Mapping[str, Any]], loop: Mapping[str, list[list[int]]]
+    ) -> dict[str, Any]:
+        """All of it as plain values for JSON; empty without reports and waits.
 
         Parameters
         ----------
         loaders : iterable of mapping
             `dataset`, `workers` and `prefetch` of each loader, in the order of their numbers.
+        loop : mapping
+            `loops`, `waits` and `iterations`: rows of `LoopTotals`, `BatchWait` and `Iteration`,
+            the last without `ready_ns`, or empty.
         """
-        if not self._workers:
+        if not self._workers and not any(loop.values()):
             return {}
         number = {key: index for index, key in enumerate(self._stages)}
         in_stages = [
@@ -224,17 +297,24 @@ class Merge:
             "lines": in_stages[:MOST_ROWS],
             "slow": self._slow,
             "batches": sorted(self._batches, key=lambda row: row[3]),
+            "loops": loop.get("loops", []),
+            "waits": loop.get("waits", []),
+            "iterations": [
+                [*row, self._ready.get((row[0], row[1]), 0)] for row in loop.get("iterations", [])
+            ],
         }
 
 
 def merged(
-    loaders: Iterable[Mapping[str, Any]], reports: Iterable[Mapping[str, Any]]
+    loaders: Iterable[Mapping[str, Any]],
+    reports: Iterable[Mapping[str, Any]],
+    loop: Mapping[str, list[list[int]]] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """As plain values for JSON: the reports of all worker processes; see `Merge`."""
     merge = Merge()
     for report in reports:
         merge.add(report)
-    return merge.packed(loaders)
+    return merge.packed(loaders, loop)
 
 
 def _add_worker(
@@ -260,6 +340,9 @@ def unpacked(values: object) -> WorkerTimes:
             tuple(StageLine(*row) for row in values["lines"][:MOST_ROWS]),
             tuple(SlowItem(*row) for row in values["slow"][:MOST_SLOW]),
             tuple(BatchTime(*row) for row in values["batches"][:MOST_BATCHES]),
+            tuple(LoopTotals(*row) for row in values["loops"][:MOST_ROWS]),
+            tuple(BatchWait(*row) for row in values["waits"][:MOST_WAITS]),
+            tuple(Iteration(*row) for row in values["iterations"][:MOST_ROWS]),
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         return WorkerTimes()
@@ -285,6 +368,9 @@ def _valid(times: WorkerTimes) -> bool:
         *times.lines,
         *times.slow,
         *times.batches,
+        *times.loops,
+        *times.waits,
+        *times.iterations,
     ]
     return all(_valid_row(row, times) for row in rows)
 

@@ -13,13 +13,15 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy
 import pytest
 
 from nbprof.analysis.input import workers as analysis
+from nbprof.analysis.input.loops import loop_waits
 from nbprof.capture import notes
 from nbprof.capture.loader_workers import folder as folders
 from nbprof.capture.loader_workers import reporter, reports
-from nbprof.capture.loaders import Loaders
+from nbprof.capture.pace import Waits
 from nbprof.capture.patches import Patches
 from nbprof.core.worker_times import WorkerTimes, merged, unpacked
 
@@ -83,9 +85,10 @@ class Recorded:
     """Loaders as a recording watches them, with the reports of workers that come often."""
 
     def __init__(self):
-        self.patches, self.loaders = Patches(), Loaders()
+        self.patches, waits = Patches(), Waits()
+        self.loaders = waits.loaders
         self.loaders.begin()
-        self.loaders.hook(self.patches)
+        waits.hook(self.patches)
 
     def taken(self):
         packed, missing = self.loaders.workers.taken()
@@ -182,6 +185,109 @@ def test_each_epoch_starts_processes_of_the_same_workers(recorded):
     frame = analysis.workers(times)
     assert frame["restarts"].tolist() == [1, 1]
     assert frame["items"].sum() == 48
+
+
+def found_in(recorded):
+    """What the loop waited for, with all batches as one step."""
+    times, _ = recorded.taken()
+    (loop,) = times.loops
+    assert loop.wait_ns >= loop.receive_ns >= 0
+    return loop_waits(times, loop.batches + len(times.iterations)), times
+
+
+@forks
+def test_a_slow_item_holds_its_batch(recorded):
+    def slow(index):
+        if index == 17:
+            time.sleep(2)
+
+    assert len(list(loader(Images(slow)))) == 6
+    found, times = found_in(recorded)
+    assert found.held.items.item == "17"
+    assert found.held.items.one_in == 24
+    assert found.held.items.longest_ms >= 2000
+    # The fifth batch of six, whose items take as long as others until then.
+    waited_ms = max(row.ns for row in times.waits if row.batch == 4) / 1e6
+    assert 1000 <= found.held.ms <= waited_ms
+    assert found.held.ms <= times.loops[0].wait_ns / 1e6
+    assert found.restarts is None
+    assert found.received.batch_bytes < 10_000
+
+
+@forks
+def test_no_slow_item_is_found_where_the_loop_does_not_wait_for_it(recorded):
+    def slow(index):
+        if index == 17:
+            time.sleep(0.5)
+
+    for number, _ in enumerate(loader(Images(slow))):
+        if number == 3:
+            time.sleep(3)
+    found, _ = found_in(recorded)
+    assert found.held.items.item == "17"
+    assert found.held.ms < 400
+
+
+def start_slowly(_worker):
+    time.sleep(0.7)
+
+
+@forks
+def test_workers_that_start_again_are_waited_for(recorded):
+    batches = loader(Images(), worker_init_fn=start_slowly)
+    for _ in range(3):
+        list(batches)
+    found, times = found_in(recorded)
+    assert found.restarts.count == 2
+    assert found.restarts.start_ms >= 600
+    first_ms = sum(row.ns + row.made_ns for row in times.iterations[1:]) / 1e6
+    assert found.restarts.ms <= first_ms
+    assert len(times.iterations) == 3
+
+
+@forks
+def test_workers_that_stay_are_not_waited_for(recorded):
+    batches = loader(Images(), worker_init_fn=start_slowly, persistent_workers=True)
+    for _ in range(3):
+        list(batches)
+    found, times = found_in(recorded)
+    assert found.restarts is None
+    assert [row.ready_ns > 0 for row in times.iterations] == [True, False, False]
+
+
+def of_arrays(_items):
+    return numpy.zeros((4, 1_000_000), numpy.float32), ["label"]
+
+
+def of_tensors(_items):
+    return torch.zeros(4, 1_000_000), ["label"]
+
+
+@forks
+@pytest.mark.parametrize("collate", [of_arrays, of_tensors])
+def test_batches_of_arrays_come_pickled_and_those_of_tensors_do_not(recorded, collate):
+    batches = loader(Images(), collate_fn=collate)
+    assert len(list(batches)) == 6
+    found, times = found_in(recorded)
+    size = found.received.batch_bytes
+    if collate is of_arrays:
+        assert size == pytest.approx(16e6, rel=0.25)
+    else:
+        assert size < 10_000
+        assert sum(row.shared_bytes for row in times.workers) >= 6 * 16e6
+    assert 0 < found.received.ms <= times.loops[0].wait_ns / 1e6 * 1.2
+
+
+@forks
+def test_queues_are_left_as_they_were(recorded):
+    batches = loader(Images(), persistent_workers=True)
+    list(batches)
+    queue = vars(batches._iterator)["_worker_result_queue"]
+    assert "get" in vars(queue)
+    recorded.patches.restore()
+    assert "get" not in vars(queue)
+    assert vars(queue)["_recv_bytes"].__self__ is queue._reader
+    assert len(list(batches)) == 6
 
 
 @forks
@@ -485,7 +591,7 @@ def test_small_items_are_timed_in_some_batches_only(recorded):
 SCRIPT = """
 import json, sys
 from images import Images, data
-from nbprof.capture.loaders import Loaders
+from nbprof.capture.pace import Waits
 from nbprof.capture.patches import Patches
 
 if __name__ == "__main__":

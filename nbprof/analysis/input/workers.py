@@ -196,12 +196,15 @@ class SlowItems(NamedTuple):
         Index of the slowest.
     longest_ms, median_ms : float
         Its time, and the median of all items.
+    least_ms : float
+        Items are slow from this time on.
     """
 
     one_in: int
     item: str
     longest_ms: float
     median_ms: float
+    least_ms: float
 
 
 def slow_items(times: WorkerTimes, loader: int) -> SlowItems | None:
@@ -228,7 +231,9 @@ def slow_items(times: WorkerTimes, loader: int) -> SlowItems | None:
     excess -= sum(row.delayed_ns for row in times.workers if row.loader == loader)
     if not slow or slow > SLOW_PART * count or excess < SLOW_SHARE * total:
         return None
-    return SlowItems(round(count / slow), slowest[0].item, slowest[0].ns / _MS, median / _MS)
+    return SlowItems(
+        round(count / slow), slowest[0].item, slowest[0].ns / _MS, median / _MS, SLOW * median / _MS
+    )
 
 
 def _lines_inside(times: WorkerTimes, cells: Mapping[str, int]) -> dict[int, str]:

@@ -46,9 +46,9 @@ class Entry:
         self._now = threading.local()
         self._now.loader, self._now.began_ns = loader, began_ns
 
-    def starts(self, loader: int) -> None:
-        """The loader with this number starts its workers, on this thread."""
-        self._now.loader, self._now.began_ns = loader, time.time_ns()
+    def starts(self, loader: int, began_ns: int) -> None:
+        """The loader with this number starts its workers, on this thread, since then."""
+        self._now.loader, self._now.began_ns = loader, began_ns
 
     def _of_now(self) -> tuple[int, int]:
         return getattr(self._now, "loader", 0), getattr(self._now, "began_ns", time.time_ns())

@@ -6,15 +6,20 @@ import contextlib
 import importlib
 import os
 import sys
+import time
 import weakref
 from collections.abc import Iterable
+from functools import wraps
 from typing import Any, NamedTuple
 
 from nbprof.capture.loader_workers import entry
 from nbprof.capture.loader_workers.folder import PAUSED, Folder, remove_leftovers
+from nbprof.capture.loader_workers.loop import Loop
 from nbprof.capture.loader_workers.reports import Reports
 from nbprof.capture.patches import Patches
 from nbprof.core import worker_times
+
+_ITERATORS = "torch.utils.data.dataloader"
 
 
 class Missing(NamedTuple):
@@ -51,6 +56,7 @@ class WorkerWatch:
         self._folder: Folder | None = None
         self._window = self._windows = 0
         self._reports = Reports(PAUSED)
+        self._loop = Loop()
         self._error: OSError | None = None
         self._loaders: list[dict[str, Any]] = []
         self._number: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -71,12 +77,31 @@ class WorkerWatch:
         importlib.import_module("nbprof.capture.loader_workers.recorder")
         self._entry = entry.Entry(loop, self.samples)
         patches.replace(module, entry.LOOP, self._entry)
+        self._hook_iterators(patches)
         patches.on_restore(self.close)
+
+    def _hook_iterators(self, patches: Patches) -> None:
+        """Time how long a loop waits for workers to be started."""
+        iterators = getattr(sys.modules.get(_ITERATORS), "_MultiProcessingDataLoaderIter", None)
+        if iterators is None or "__init__" not in vars(iterators):
+            return
+        original = iterators.__init__
+
+        @wraps(original)
+        def make(iterator: Any, *args: Any, **kwargs: Any) -> None:
+            __tracebackhide__ = True
+            began = time.perf_counter_ns()
+            original(iterator, *args, **kwargs)
+            with contextlib.suppress(Exception):
+                self._loop.made(iterator, time.perf_counter_ns() - began)
+
+        patches.replace(iterators, "__init__", make)
 
     def begin(self) -> None:
         """A window begins."""
         self._windows += 1
         self._reports = Reports(self._windows)
+        self._loop.clear()
         self._open(self._windows)
 
     def iterates(self, loader: Any, iterator: Any) -> None:
@@ -96,14 +121,23 @@ class WorkerWatch:
             "workers": int(attributes.get("num_workers") or 0),
             "prefetch": int(attributes.get("prefetch_factor") or 0),
         }
-        if attributes.get("num_workers"):
-            if "_workers" not in vars(iterator):
-                self._starts(number)
-                self._iterators.add(iterator)
-            elif iterator not in self._iterators:
-                self._earlier.add(iterator)
+        if not attributes.get("num_workers"):
+            return
+        began_ns = time.time_ns()
+        self._loop.begins(iterator, number, began_ns)
+        if "_workers" not in vars(iterator):
+            self._starts(number, began_ns)
+            self._iterators.add(iterator)
+        elif iterator not in self._iterators:
+            self._earlier.add(iterator)
+            self._loop.watch(iterator)
 
-    def _starts(self, number: int) -> None:
+    def gave(self, iterator: Any, wait_s: float) -> None:
+        """The loop over an iterator has waited so long for a batch."""
+        if self._window != PAUSED:
+            self._loop.gave(iterator, round(wait_s * 1e9))
+
+    def _starts(self, number: int, began_ns: int) -> None:
         """The loader with this number starts its workers."""
         assert self._entry is not None
         if self._folder is None and self._error is None:
@@ -114,7 +148,7 @@ class WorkerWatch:
         elif self._folder is not None:
             self._reports.collect_ended(self._folder, _running(self._iterators))
         self._entry.folder = self._folder
-        self._entry.starts(number)
+        self._entry.starts(number, began_ns)
 
     def _make_folder(self) -> None:
         remove_leftovers()
@@ -136,7 +170,7 @@ class WorkerWatch:
             reports.collect(self._folder, running)
         unseen = len((running | earlier) - reports.processes)
         missing = Missing(self._error, unseen, len(running | earlier), reports.killed)
-        return reports.merge.packed(self._loaders), missing
+        return reports.merge.packed(self._loaders, self._loop.values()), missing
 
     def _open(self, window: int) -> None:
         self._window = window
@@ -146,6 +180,7 @@ class WorkerWatch:
 
     def close(self) -> None:
         """The recording is over: workers that still run take everything back."""
+        self._loop.close()
         folder, self._folder = self._folder, None
         if self._entry is not None:
             # Something else may have wrapped it, and start workers with it yet.
