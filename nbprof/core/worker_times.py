@@ -15,6 +15,10 @@ VERSION = 2
 MOST_WORKERS, MOST_ROWS, MOST_SLOW, MOST_BATCHES = 2_000, 2_000, 100, 20_000
 MOST_WAITS = 1_000
 """The longest waits of loops."""
+IN_PROCESS = -1
+"""In place of the number of a worker: the process of the loop, which makes the batches of a loader
+without workers.
+"""
 _MOST_LINES = 10 * MOST_ROWS
 """Lines that are kept while reports are merged."""
 LONGEST = 500
@@ -29,7 +33,7 @@ class WorkerTotals(NamedTuple):
     Attributes
     ----------
     loader, worker : int
-        Index of the loader, and the number of the worker in it.
+        Index of the loader, and the number of the worker in it, or `IN_PROCESS`.
     processes : int
         How many processes were started for it, one after another.
     items, batches : int
@@ -38,7 +42,8 @@ class WorkerTotals(NamedTuple):
         Time in which it made batches, CPU time of its main thread meanwhile, and time in which it
         was ready to run without a core.
     waiting_ns : int
-        Time in which the loader asked it for nothing.
+        Time in which the loader asked it for nothing; of `IN_PROCESS`, in which the loop did
+        something else.
     timed_items, timed_busy_ns : int
         Items of the batches in which every call was timed, and the time of these batches.
     pickle_ns, pickled_bytes, shared_bytes : int

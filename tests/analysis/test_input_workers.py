@@ -11,7 +11,7 @@ import nbprof
 from nbprof.analysis.input import loops
 from nbprof.analysis.input import workers as analysis
 from nbprof.core import worker_times
-from nbprof.core.worker_times import bucket_of, middle_of, unpacked
+from nbprof.core.worker_times import IN_PROCESS, bucket_of, middle_of, unpacked
 from nbprof.schema import frames
 from tests.support.kineto import Kineto
 
@@ -124,12 +124,12 @@ def test_a_few_slow_items():
     assert analysis.slow_items(times(slow() | {"histogram": many}), 0) is None
 
 
-def advice(folder: Path, *reports, wait_us=60_000, loop=None):
-    """`p.advice` on steps of 100 ms that wait for workers."""
+def advice(folder: Path, *reports, wait_us=60_000, loop=None, kind="MultiProcessing"):
+    """`p.advice` on steps of 100 ms that wait for workers, or load in the process."""
     k = Kineto()
     for i in range(4):
         k.step(i, 100_000 * i, 100_000)
-        name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+        name = f"enumerate(DataLoader)#_{kind}DataLoaderIter.__next__"
         k.note(name, 100_000 * i, wait_us)
         k.op("aten::mm", 100_000 * i + wait_us, 100_000 - wait_us)
     (folder / "a.pt.trace.json").write_bytes(k.encode())
@@ -152,6 +152,23 @@ def test_the_finding_names_the_transform_and_how_many_workers_keep_up(tmp_path):
     assert "**3 workers**, each with its core, would keep up" in found["evidence"]
     assert "**2** are running" in found["evidence"]
     assert "slow item" not in found["evidence"]
+
+
+def test_the_finding_on_a_loop_that_loads_names_the_transform(tmp_path):
+    here = report(IN_PROCESS, began_ns=0, start_ns=0)
+    found = advice(tmp_path, here, kind="SingleProcess").loc["loader_in_process"]
+    expected = "**82%** of the time of batches is **Crop** (b.py:31), **4.10 ms** per item"
+    assert expected in found["evidence"]
+
+
+def test_no_transform_is_named_where_two_loaders_may_be_meant():
+    of_two = [report(IN_PROCESS), report(IN_PROCESS, loader=1, busy_ns=200 * MS)]
+    both = times(*of_two, loaders=LOADERS * 2)
+    assert analysis.made_in_process(both) is None
+    of_two[1]["busy_ns"] = 20 * MS
+    assert analysis.made_in_process(times(*of_two, loaders=LOADERS * 2)) == 0
+    # What the loop makes is not made by workers.
+    assert analysis.service(both) is None
 
 
 NOW = 10**18

@@ -1,4 +1,4 @@
-"""Causes of a wait for the workers of a DataLoader, from times measured in these."""
+"""Causes of a wait for the batches of a DataLoader, from times measured where they are made."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from nbprof.activity.unit import Unit
-from nbprof.analysis.advice.cores import WORKERS, Times
+from nbprof.analysis.advice.cores import IN_PROCESS, WORKERS, Times
 from nbprof.analysis.input.workers import (
     DATASET,
     TRANSFORM,
+    Heaviest,
     Service,
     heaviest,
     location,
+    made_in_process,
     service,
 )
 from nbprof.core.worker_times import WorkerTimes
@@ -53,6 +55,34 @@ def keep_up(workers: Workers, times: Times) -> int | None:
 
 
 def explained(findings: pd.DataFrame, workers: Workers, times: Times, unit: Unit) -> pd.DataFrame:
+    """The findings, with what makes the batches does in the one on it."""
+    return _with_items(_with_workers(findings, workers, times, unit), workers)
+
+
+def _with_items(findings: pd.DataFrame, workers: Workers) -> pd.DataFrame:
+    """The findings, with what the training process does in the one on batches that it makes."""
+    rows, loader = findings["rule"] == IN_PROCESS, made_in_process(workers.times)
+    if loader is None or not rows.any():
+        return findings
+    heavy = heaviest(workers.times, loader)
+    if heavy is None or heavy.share < SHARE:
+        return findings
+    text = (
+        f" **{100 * heavy.share:.0f}%** of the time of batches is {_subject(heavy, workers)},"
+        f" **{wording.millis(heavy.item_ms)}** per item."
+    )
+    return _with_text(findings, rows, text)
+
+
+def _with_text(findings: pd.DataFrame, rows: pd.Series, text: str) -> pd.DataFrame:
+    result = findings.copy()
+    result.loc[rows, "evidence"] = result.loc[rows, "evidence"].astype(str) + text
+    return result
+
+
+def _with_workers(
+    findings: pd.DataFrame, workers: Workers, times: Times, unit: Unit
+) -> pd.DataFrame:
     """The findings, with what the workers do in the one on them."""
     speed = service(workers.times)
     rows = findings["rule"] == WORKERS
@@ -60,15 +90,21 @@ def explained(findings: pd.DataFrame, workers: Workers, times: Times, unit: Unit
         return findings
     sentences = [_heaviest(workers, speed), _keeping_up(workers, speed, times, unit)]
     text = "".join(f" {sentence}" for sentence in sentences if sentence)
-    result = findings.copy()
-    result.loc[rows, "evidence"] = result.loc[rows, "evidence"].astype(str) + text
-    return result
+    return _with_text(findings, rows, text)
 
 
 def _heaviest(workers: Workers, speed: Service) -> str:
     heavy = heaviest(workers.times, speed.loader)
     if heavy is None or heavy.share < SHARE:
         return ""
+    return (
+        f"Workers spend **{100 * heavy.share:.0f}%** of their time in {_subject(heavy, workers)},"
+        f" **{wording.millis(heavy.item_ms)}** per item."
+    )
+
+
+def _subject(heavy: Heaviest, workers: Workers) -> str:
+    """A stage with its place in the code."""
     stage = heavy.stage
     code = location(stage.file, stage.line, workers.cells, short=True)
     code = f" ({code})" if code else ""
@@ -77,10 +113,7 @@ def _heaviest(workers: Workers, speed: Service) -> str:
         subject = f"**{stage.name}**"
     elif stage.kind == DATASET:
         subject = f"the code of the dataset **{stage.name}** itself"
-    return (
-        f"Workers spend **{100 * heavy.share:.0f}%** of their time in {subject}{code},"
-        f" **{wording.millis(heavy.item_ms)}** per item."
-    )
+    return f"{subject}{code}"
 
 
 def _keeping_up(workers: Workers, speed: Service, times: Times, unit: Unit) -> str:

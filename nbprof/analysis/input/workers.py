@@ -12,11 +12,14 @@ import numpy as np
 import pandas as pd
 
 from nbprof.core.cells import stem, title
-from nbprof.core.worker_times import StageTotals, WorkerTimes, WorkerTotals, middle_of
+from nbprof.core.worker_times import IN_PROCESS, StageTotals, WorkerTimes, WorkerTotals, middle_of
 
 _MS = 1e6
+_MAIN = "main process"
+"""Where the loop makes the batches of a loader without workers."""
 _LINES = 0.5
 """A line is named if it has at least this part of the samples of its stage."""
+_NEARLY_ALL = 0.8
 _SAMPLES = 4
 """A stage with fewer samples has no line."""
 DATASET, TRANSFORM = "dataset", "transform"
@@ -39,7 +42,7 @@ def workers(times: WorkerTimes) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "loader": pd.Series([times.loaders[row.loader].dataset for row in rows], dtype=object),
-            "worker": _column(rows, "worker"),
+            "worker": pd.Series([_name(row.worker) for row in rows], dtype=object),
             "items": _column(rows, "items"),
             "batches": batches,
             "busy_ms": busy / _MS,
@@ -55,6 +58,10 @@ def workers(times: WorkerTimes) -> pd.DataFrame:
             "memory_bytes": pd.Series(memory, dtype="Int64").mask(memory == 0),
         }
     )
+
+
+def _name(worker: int) -> str:
+    return _MAIN if worker == IN_PROCESS else str(worker)
 
 
 def transforms(times: WorkerTimes, cells: Mapping[str, int]) -> pd.DataFrame:
@@ -151,7 +158,11 @@ def service(times: WorkerTimes) -> Service | None:
     busiest = None
     longest = 0
     for loader in range(len(times.loaders)):
-        rows = [row for row in times.workers if row.loader == loader and row.batches]
+        rows = [
+            row
+            for row in times.workers
+            if row.loader == loader and row.batches and row.worker != IN_PROCESS
+        ]
         # A worker can only be late for a core while it makes a batch.
         busy = sum(max(row.busy_ns - row.delayed_ns, row.cpu_ns) for row in rows)
         batches = sum(row.batches for row in rows)
@@ -160,6 +171,20 @@ def service(times: WorkerTimes) -> Service | None:
             cores = min(sum(row.cpu_ns for row in rows) / busy, 1.0)
             busiest = Service(loader, busy / batches / _MS, cores, len(rows))
     return busiest
+
+
+def made_in_process(times: WorkerTimes) -> int | None:
+    """The loader whose batches the loop makes itself, of those that do so for most of the time;
+    None if there is none, or none has nearly all of that time.
+    """
+    busy: dict[int, int] = {}
+    for row in times.workers:
+        if row.worker == IN_PROCESS and row.batches:
+            busy[row.loader] = busy.get(row.loader, 0) + row.busy_ns
+    if not busy:
+        return None
+    loader = max(busy, key=lambda each: busy[each])
+    return loader if busy[loader] >= _NEARLY_ALL * sum(busy.values()) else None
 
 
 def _timed(times: WorkerTimes, loader: int) -> tuple[int, int]:

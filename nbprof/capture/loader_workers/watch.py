@@ -10,7 +10,7 @@ import time
 import weakref
 from collections.abc import Iterable
 from functools import wraps
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nbprof.capture.loader_workers import entry
 from nbprof.capture.loader_workers.folder import PAUSED, Folder, remove_leftovers
@@ -18,6 +18,9 @@ from nbprof.capture.loader_workers.loop import Loop
 from nbprof.capture.loader_workers.reports import Reports
 from nbprof.capture.patches import Patches
 from nbprof.core import worker_times
+
+if TYPE_CHECKING:
+    from nbprof.capture.loader_workers.in_process import InProcess
 
 _ITERATORS = "torch.utils.data.dataloader"
 
@@ -53,6 +56,7 @@ class WorkerWatch:
     def __init__(self) -> None:
         self.samples = True
         self._entry: entry.Entry | None = None
+        self._in_process: InProcess | None = None
         self._folder: Folder | None = None
         self._window = self._windows = 0
         self._reports = Reports(PAUSED)
@@ -75,6 +79,12 @@ class WorkerWatch:
             return
         # Late, and here, so that workers that are forked have it.
         importlib.import_module("nbprof.capture.loader_workers.recorder")
+        from nbprof.capture.loader_workers.in_process import InProcess
+
+        self._in_process = InProcess(
+            lambda: self._window != PAUSED, self._number.get, samples=self.samples
+        )
+        self._in_process.hook(patches)
         self._entry = entry.Entry(loop, self.samples)
         patches.replace(module, entry.LOOP, self._entry)
         self._hook_iterators(patches)
@@ -102,6 +112,8 @@ class WorkerWatch:
         self._windows += 1
         self._reports = Reports(self._windows)
         self._loop.clear()
+        if self._in_process is not None:
+            self._in_process.begin()
         self._open(self._windows)
 
     def iterates(self, loader: Any, iterator: Any) -> None:
@@ -168,6 +180,9 @@ class WorkerWatch:
         if self._folder is not None:
             self._open(PAUSED)
             reports.collect(self._folder, running)
+        if self._in_process is not None:
+            for report in self._in_process.reports():
+                reports.merge.add(report)
         unseen = len((running | earlier) - reports.processes)
         missing = Missing(self._error, unseen, len(running | earlier), reports.killed)
         return reports.merge.packed(self._loaders, self._loop.values()), missing
