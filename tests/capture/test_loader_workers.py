@@ -221,6 +221,28 @@ def test_a_slow_item_holds_its_batch(recorded):
 
 
 @forks
+def test_a_slow_item_among_small_ones_is_found_in_any_batch(recorded):
+    """Of which not every batch is timed inside."""
+
+    class Small(data.Dataset):
+        def __len__(self):
+            return 400
+
+        def __getitem__(self, index):
+            time.sleep(4 if index == 333 else 0.001)
+            return index
+
+    dataset = Small()
+    # As many as make timing all of them cost more than a batch may.
+    dataset.transforms = [Crop() for _ in range(190)]
+    list(loader(dataset, num_workers=1, batch_size=10))
+    found, times = found_in(recorded)
+    (worker,) = times.workers
+    assert worker.timed_items < worker.items == 400
+    assert found.held.items.item == "333"
+
+
+@forks
 def test_no_slow_item_is_found_where_the_loop_does_not_wait_for_it(recorded):
     def slow(index):
         if index == 17:

@@ -24,9 +24,9 @@ _SAMPLES = 4
 """A stage with fewer samples has no line."""
 DATASET, TRANSFORM = "dataset", "transform"
 """Kinds of stages."""
-SLOW, SLOW_PART, SLOW_SHARE = 5, 0.1, 0.2
-"""Items are slow from this multiple of the median on, if at most that part of the items is, and
-takes at least this share of the time more than the others do."""
+SLOW, OF_SLOWEST, SLOW_PART, SLOW_SHARE = 5, 0.25, 0.1, 0.2
+"""Items are slow from this multiple of the median and this part of the slowest on, if at most that
+part of the items is, and takes at least this share of the time more than the others do."""
 
 
 def workers(times: WorkerTimes) -> pd.DataFrame:
@@ -245,11 +245,12 @@ def slow_items(times: WorkerTimes, loader: int) -> SlowItems | None:
         if 2 * passed >= count:
             median = middle_of(bucket)
             break
+    least = max(SLOW * median, OF_SLOWEST * slowest[0].ns)
     slow, excess, total = 0, 0.0, 0.0
     for bucket, items in histogram:
         duration = middle_of(bucket)
         total += items * duration
-        if duration >= SLOW * median:
+        if duration >= least:
             slow += items
             excess += items * (duration - median)
     # All times without a core may be what made them slow.
@@ -257,7 +258,7 @@ def slow_items(times: WorkerTimes, loader: int) -> SlowItems | None:
     if not slow or slow > SLOW_PART * count or excess < SLOW_SHARE * total:
         return None
     return SlowItems(
-        round(count / slow), slowest[0].item, slowest[0].ns / _MS, median / _MS, SLOW * median / _MS
+        round(count / slow), slowest[0].item, slowest[0].ns / _MS, median / _MS, least / _MS
     )
 
 

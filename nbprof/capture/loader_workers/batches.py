@@ -16,9 +16,9 @@ from nbprof.capture.loader_workers.stages import CALL_NS, COLLATE, DATASET, Stag
 
 MOST_BATCHES = 2_000
 """Batches whose interval is reported."""
-_SHARE = 0.004
-"""Share of the time of batches that timing calls may take: of small items, only some batches are
-timed inside."""
+_SHARE, _ITEMS_SHARE = 0.004, 0.003
+"""Share of the time of batches that timing all calls may take, and that timing items alone may: of
+small items, only some batches are timed inside."""
 
 
 class Totals:
@@ -68,6 +68,7 @@ class BatchTimer:
         self._stages.clear()
         self._items = Items()
         self.totals = Totals()
+        self._items_cost_ns = 0
         self._batches: list[tuple[int, int, int, int]] = []
         self.samples.clear()
 
@@ -75,9 +76,10 @@ class BatchTimer:
         """Time the batches that a fetcher makes."""
         # The fetcher must not have itself, nor this timer the dataset: they end as they would.
         data = sys.modules["torch.utils.data"]
-        chain = Chain(dataset, self._stages, (data.Dataset,))
         original, reference = type(fetcher).fetch, weakref.ref(fetcher)
+        # First, as too many transforms leave no room for others.
         fetches = _Fetches(fetcher, dataset, self._stages, lambda: self._items)
+        chain = Chain(dataset, self._stages, (data.Dataset,))
 
         def fetch(indices: Any) -> Any:
             __tracebackhide__ = True
@@ -90,6 +92,8 @@ class BatchTimer:
             if timed:
                 chain.install()
                 fetches.install(self.number)
+            elif self._may_time_items(fetches.count):
+                fetches.install(self.number, items_only=True)
             else:
                 fetches.install_counter()
             start_ns, cpu = time.time_ns(), time.thread_time_ns()
@@ -112,6 +116,16 @@ class BatchTimer:
 
         fetcher.fetch = fetch
         self._watched.add(fetcher)
+
+    def _may_time_items(self, count: int) -> bool:
+        """Whether the time of all batches so far leaves room to time so many items alone: a few
+        slow ones may be in any batch.
+        """
+        cost = self._items_cost_ns + (2 * count + 10) * CALL_NS
+        if cost > _ITEMS_SHARE * self.totals.busy_ns:
+            return False
+        self._items_cost_ns = cost
+        return True
 
     def began(self) -> None:
         """A batch that counts is being made."""
@@ -161,6 +175,7 @@ class _Fetches:
         self._fetcher, self._stages, self._items = weakref.ref(fetcher), stages, items
         self.count = 0
         self._batch = -1
+        self._items_only = False
         self._collate: Any = None
         self._source: tuple[str, Any, Any] | None = None
         # What it puts in place of these has it, and is had by it.
@@ -184,10 +199,10 @@ class _Fetches:
 
             self._collate = (collate, timed)
 
-    def install(self, batch: int) -> None:
-        """Time the next batch, which has this number."""
-        self.count, self._batch = 0, batch
-        self._put(2, 1)
+    def install(self, batch: int, *, items_only: bool = False) -> None:
+        """Time the next batch, which has this number, or only its items."""
+        self.count, self._batch, self._items_only = 0, batch, items_only
+        self._put(2, 0 if items_only else 1)
 
     def install_counter(self) -> None:
         """Only count the items of the next batch."""
@@ -220,10 +235,16 @@ class _Fetches:
     def item(self, stage: Any, call: Any, args: tuple[Any, ...], label: object) -> Any:
         """One item."""
         __tracebackhide__ = True
-        before = stage.total_ns
-        value = self._stages.run(stage, call, args, {})
+        if self._items_only:
+            began = time.perf_counter_ns()
+            value = call(*args)
+            took = time.perf_counter_ns() - began
+        else:
+            before = stage.total_ns
+            value = self._stages.run(stage, call, args, {})
+            took = stage.total_ns - before
         self.count += 1
-        self._items().add(label, stage.total_ns - before, self._batch)
+        self._items().add(label, took, self._batch)
         return value
 
     def several(self, stage: Any, call: Any, indices: Any) -> Any:
@@ -231,7 +252,10 @@ class _Fetches:
         __tracebackhide__ = True
         # A sampler may give what only the dataset understands.
         count = len(indices) if hasattr(indices, "__len__") else 1
-        value = self._stages.run(stage, call, (indices,), {}, calls=count)
+        if self._items_only:
+            value = call(indices)
+        else:
+            value = self._stages.run(stage, call, (indices,), {}, calls=count)
         self.count += count
         return value
 
