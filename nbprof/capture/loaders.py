@@ -155,6 +155,7 @@ class Loaders:
             if iteration is None:
                 # It was made before the recording.
                 iteration = self._iterations[iterator] = _Iteration(_of_iterator(iterator))
+            self.workers.gave(iterator, self._now() - began.wall)
             self._add(iteration, began)
 
     def steps_gave(self, began: Clocks) -> None:

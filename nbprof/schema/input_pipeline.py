@@ -52,7 +52,12 @@ SCHEMA: dict[str, list[Col]] = {
     ],
     "input_pipeline.workers": [
         _LOADER,
-        count("worker", "Worker", "Number of the worker in its loader, from 0."),
+        text(
+            "worker",
+            "Worker",
+            "Number of the worker in its loader, from 0; main process: the loop makes the batches"
+            " itself, with num_workers=0.",
+        ),
         count("items", "Items", "Items that it made while the recording ran."),
         count("batches", "Batches", "Batches that it made."),
         ms("busy_ms", "Busy ms", "Time in which it made batches: items and collation."),
@@ -62,13 +67,13 @@ SCHEMA: dict[str, list[Col]] = {
             "waiting_ms",
             "Waiting ms",
             "Time in which the loader asked it for nothing, as all batches that it prefetches were"
-            " ready or asked of others.",
+            " ready or asked of others. Of the main process: time between its batches.",
         ),
         ms(
             "delayed_ms",
             "No core ms",
-            "Time in which its main thread could have run but had no core; 0 where the system does"
-            " not count it.",
+            "Time in which its main thread could have run but had no core; 0 where that is not"
+            " counted, as in the main process.",
         ),
         count("restarts", "Restarts", "Processes started for it after the first one."),
         ms(
@@ -92,14 +97,14 @@ SCHEMA: dict[str, list[Col]] = {
         text("kind", "Kind", "dataset, transform or collate."),
         text("stage", "Stage", "Class or function that takes part in making an item.", "code"),
         text("where", "Where", "File and line at which its code begins.", "code"),
-        count("calls", "Calls", "Calls that were timed, in all workers."),
+        count("calls", "Calls", "Calls that were timed, in all workers or in the main process."),
         ms(
             "per_item_ms",
             "ms / item",
             "Time in it per item, without that of the other stages that it calls.",
             3,
         ),
-        percent("percent", "% of work", "Share of the time in which the workers made batches."),
+        percent("percent", "% of work", "Share of the time in which batches were made."),
         ms("longest_ms", "Longest ms", "Longest call, with the stages that it calls."),
         text(
             "inside",

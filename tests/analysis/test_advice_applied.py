@@ -82,6 +82,12 @@ APPLIED = {
     "loader_none": (cases.torch({"input": 30.0}, iterator_ms=29.0), cases.loader("MultiProcessing", 29.0, 30.0)),
     "loader_in_process": (cases.loader("SingleProcess", 29.0, 30.0), cases.loader("MultiProcessing", 29.0, 30.0)),
     "loader_workers": (cases.loader("MultiProcessing", 29.0, 30.0), cases.loader("MultiProcessing", 1.0, 1.0)),
+    "loader_slow_items": (cases.in_loop(held=cases.Held(cases.SLOW_ITEMS, 25.0)), cases.in_loop({"input": 1.0})),
+    "loader_restarts": (cases.in_loop(restarts=cases.Restarts(2, 1900.0, 25.0)), cases.in_loop({"input": 1.0})),
+    "loader_pickle": (
+        cases.in_loop(received=cases.Received(9e6, 25.0)),
+        cases.in_loop({"input": 6.0}, received=cases.Received(500.0, 0.3)),
+    ),
     "pinned_memory": (
         cases.torch({"input": 30.0}, pageable_bytes=2.0**20, calls={"copy H2D": Calls(1, 20.0, "cudaMemcpyAsync")}),
         cases.torch({"input": 30.0}, pinned_ms=20.0, calls={"copy H2D": Calls(1, 0.1, "cudaMemcpyAsync")}),

@@ -24,6 +24,8 @@ from nbprof.analysis.advice.programs import Product, Work
 from nbprof.analysis.advice.step_code import Callbacks, Part, StepCode
 from nbprof.analysis.advice.unrolled import Unrolled
 from nbprof.analysis.cpu import CpuSplit, Products
+from nbprof.analysis.input.loops import Held, LoopWaits, Received, Restarts
+from nbprof.analysis.input.workers import SlowItems
 from nbprof.analysis.memory.growth import Growth
 from nbprof.analysis.ops.torch_runtime import Calls, Runtime
 from nbprof.analysis.python import PythonUse, TopFunction
@@ -294,6 +296,15 @@ def loader(kind, ms=1.0, input_ms=5.0):
     )
 
 
+SLOW_ITEMS = SlowItems(40, "1312", 310.0, 5.0, 25.0)
+
+
+def in_loop(parts=None, **more):
+    """A step of 100 ms whose loop waits for these, with 3 workers."""
+    asked = torch(parts or {"input": 30.0})
+    return {**asked, "evidence": Evidence(loop=LoopWaits(workers=3, **more))}
+
+
 def traced(percent, ms):
     return {"functions": OWN_LOOP.assign(expensive_percent=percent, expensive_ms_per_step=ms)}
 
@@ -472,6 +483,24 @@ RULES = {
     "loader_workers": [
         (loader("MultiProcessing"), True),
         ({**loader("MultiProcessing"), "evidence": Evidence(later_input_percent=4.99)}, False), (loader("MultiProcessing", 0.99), False), (loader("SingleProcess"), False)],
+    "loader_slow_items": [
+        (in_loop(held=Held(SLOW_ITEMS, 5.0)), True),
+        (in_loop(held=Held(SLOW_ITEMS, 4.99)), False),
+        (in_loop({"input": 4.99}, held=Held(SLOW_ITEMS, 5.0)), False),
+        (in_loop(), False),
+    ],
+    "loader_restarts": [
+        (in_loop(restarts=Restarts(2, 1900.0, 5.0)), True),
+        (in_loop(restarts=Restarts(2, 1900.0, 4.99)), False),
+        (in_loop({"input": 4.99}, restarts=Restarts(2, 1900.0, 5.0)), False),
+        (in_loop(), False),
+    ],
+    "loader_pickle": [
+        (in_loop(received=Received(1e6, 5.0)), True),
+        (in_loop(received=Received(0.99e6, 5.0)), False),
+        (in_loop(received=Received(1e6, 4.99)), False),
+        (in_loop(), False),
+    ],
     "pinned_memory": [
         (torch({"input": 5.0}, pageable_bytes=2.0**20, calls={"copy H2D": Calls(1, 1.0, "cudaMemcpyAsync")}), True),
         (torch({"input": 5.0}, pageable_bytes=2.0**20, calls={"copy H2D": Calls(1, 0.99, "cudaMemcpyAsync")}), False),

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 import nbprof
+from nbprof.analysis.input import loops
 from nbprof.analysis.input import workers as analysis
 from nbprof.core import worker_times
-from nbprof.core.worker_times import bucket_of, middle_of, unpacked
+from nbprof.core.worker_times import IN_PROCESS, bucket_of, middle_of, unpacked
 from nbprof.schema import frames
 from nbprof.tools.tables import heads
 from tests.support.kineto import Kineto
@@ -38,6 +39,7 @@ def report(worker=0, **changes):
         "pickled_bytes": 4000,
         "shared_bytes": 80_000,
         "memory_bytes": 0,
+        "began_ns": 10**18,
         "start_ns": 20 * MS,
         "stages": [
             {**crop, "calls": 80, "total_ns": 328 * MS, "self_ns": 328 * MS, "longest_ns": 5 * MS},
@@ -54,7 +56,7 @@ def report(worker=0, **changes):
             [*crop.values(), "x", "/a/c.py", 1, 1],
         ],
         "histogram": {str(bucket_of(5 * MS)): 80},
-        "slow": [{"item": "3", "ns": 6 * MS, "batch": 0}],
+        "slow": [{"item": "3", "ns": 6 * MS, "batch": 0, "start_ns": 10**18}],
         "batch_times": [[0, 10**18, 40 * MS, 8]],
         **changes,
     }
@@ -63,8 +65,8 @@ def report(worker=0, **changes):
 LOADERS = [{"dataset": "Images", "workers": 2, "prefetch": 2}]
 
 
-def times(*reports, loaders=LOADERS):
-    return unpacked(json.loads(json.dumps(worker_times.merged(loaders, reports))))
+def times(*reports, loaders=LOADERS, loop=None):
+    return unpacked(json.loads(json.dumps(worker_times.merged(loaders, reports, loop or {}))))
 
 
 def test_buckets_hold_their_durations():
@@ -114,7 +116,7 @@ def test_time_without_a_core_is_no_time_of_a_batch():
 
 def slow(**changes):
     histogram = {str(bucket_of(5 * MS)): 78, str(bucket_of(310 * MS)): 2}
-    items = [{"item": "1312", "ns": 310 * MS, "batch": 4}]
+    items = [{"item": "1312", "ns": 310 * MS, "batch": 4, "start_ns": 10**18}]
     return report(histogram=histogram, slow=items, **changes)
 
 
@@ -125,20 +127,23 @@ def test_a_few_slow_items():
     assert found.longest_ms == pytest.approx(310.0)
     # Had the worker no core for so long, any item may have waited for it.
     assert analysis.slow_items(times(slow(delayed_ns=600 * MS)), 0) is None
+    # Others that take a little longer are not what holds batches.
+    noisy = {str(bucket_of(5 * MS)): 60, str(bucket_of(40 * MS)): 18, str(bucket_of(310 * MS)): 2}
+    assert analysis.slow_items(times(slow() | {"histogram": noisy}), 0).one_in == 40
     many = {str(bucket_of(5 * MS)): 40, str(bucket_of(310 * MS)): 40}
     assert analysis.slow_items(times(slow() | {"histogram": many}), 0) is None
 
 
-def advice(folder: Path, *reports, wait_us=60_000):
-    """`p.advice` on steps of 100 ms that wait for workers."""
+def advice(folder: Path, *reports, wait_us=60_000, loop=None, kind="MultiProcessing"):
+    """`p.advice` on steps of 100 ms that wait for workers, or load in the process."""
     k = Kineto()
     for i in range(4):
         k.step(i, 100_000 * i, 100_000)
-        name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+        name = f"enumerate(DataLoader)#_{kind}DataLoaderIter.__next__"
         k.note(name, 100_000 * i, wait_us)
         k.op("aten::mm", 100_000 * i + wait_us, 100_000 - wait_us)
     (folder / "a.pt.trace.json").write_bytes(k.encode())
-    packed = worker_times.merged(LOADERS, reports)
+    packed = worker_times.merged(LOADERS, reports, loop or {})
     sidecar = {"backend": "torch", "contention": FREE, "workers": packed}
     (folder / "nbprof.json").write_text(json.dumps(sidecar))
     profile = nbprof.load(folder)
@@ -159,17 +164,155 @@ def test_the_finding_names_the_transform_and_how_many_workers_keep_up(tmp_path):
     assert "slow item" not in found["evidence"]
 
 
-def test_the_finding_names_slow_items_and_pickled_batches(tmp_path):
-    found = advice(tmp_path, slow(pickled_bytes=12 * 10**9)).loc["loader_workers"]
-    assert "One slow item in **40** holds its batch (item 1312: **310.00 ms**" in found["evidence"]
-    assert "**1.12 GiB** per batch go through pickle" in found["evidence"]
+def test_the_finding_on_a_loop_that_loads_names_the_transform(tmp_path):
+    here = report(IN_PROCESS, began_ns=0, start_ns=0)
+    found = advice(tmp_path, here, kind="SingleProcess").loc["loader_in_process"]
+    expected = "**82%** of the time of batches is **Crop** (b.py:31), **4.10 ms** per item"
+    assert expected in found["evidence"]
 
 
-def test_workers_that_restart_for_each_epoch(tmp_path):
-    again = [report(worker, start_ns=1900 * MS) for worker in (0, 0, 1, 1)]
-    found = advice(tmp_path, *again).loc["loader_workers"]
-    assert "restarts at every iteration over the loader: **1,900.00 ms**" in found["evidence"]
-    assert "persistent_workers=True" in found["fix"]
+def test_no_transform_is_named_where_two_loaders_may_be_meant():
+    of_two = [report(IN_PROCESS), report(IN_PROCESS, loader=1, busy_ns=200 * MS)]
+    both = times(*of_two, loaders=LOADERS * 2)
+    assert analysis.made_in_process(both) is None
+    of_two[1]["busy_ns"] = 20 * MS
+    assert analysis.made_in_process(times(*of_two, loaders=LOADERS * 2)) == 0
+    # What the loop makes is not made by workers.
+    assert analysis.service(both) is None
+
+
+NOW = 10**18
+"""When the loop begins, in ns since 1970."""
+
+
+def waits(*rows, batches=20, receive_ms=0.0, size=500, iterations=(), mean_ms=60):
+    """What a loop of `batches` waits: rows of batch, since when, and how long in ms."""
+    totals = [0, batches, batches * mean_ms * MS, round(batches * receive_ms * MS), batches * size]
+    longest = [[0, batch, NOW + start * MS, wait * MS] for batch, start, wait in rows]
+    return {"loops": [totals], "waits": longest, "iterations": list(iterations)}
+
+
+def item(batch, start, took=310, index="1312"):
+    return {"item": index, "ns": took * MS, "batch": batch, "start_ns": NOW + start * MS}
+
+
+def holding(*items, **changes):
+    """A worker whose items take 5 ms, but 2 in 80, of which these are known."""
+    return slow(**changes) | {"slow": list(items)}
+
+
+def loop_of(report, loop, batches_per_step=1.0):
+    return loops.loop_waits(times(report, loop=loop), batches_per_step)
+
+
+def test_waits_for_slow_items_are_bounded_by_the_waits_and_by_the_items():
+    report = holding(item(4, 100), item(9, 1000))
+    # The loop waits for batch 4 from 150 to 420 ms, while its item is made from 100 to 410.
+    found = loop_of(report, waits((4, 150, 270)))
+    assert found.held.items.item == "1312"
+    assert found.held.ms * 20 == pytest.approx(260.0)
+    # Waits that are longer than the item took more than others.
+    found = loop_of(report, waits((4, 0, 900), (9, 990, 400)))
+    assert found.held.ms * 20 == pytest.approx(2 * (310 - found.held.items.median_ms))
+    # The batch of that number in another iteration, and another batch.
+    assert loop_of(report, waits((4, 5000, 270), (5, 150, 270))).held.ms == 0
+    # The loop did not wait while the item was made.
+    assert loop_of(report, waits((4, 411, 50))).held.ms == 0
+
+
+def test_several_slow_items_of_a_batch_hold_it_no_longer_than_the_wait():
+    report = holding(item(4, 100), item(4, 410))
+    assert loop_of(report, waits((4, 350, 370))).held.ms * 20 == pytest.approx(370.0)
+
+
+def test_no_slow_items_in_a_loader_whose_items_take_equally_long():
+    found = loop_of(report(), waits((0, 0, 60)))
+    assert found.held is None
+    assert found.restarts is None
+    assert found.received is None
+    assert found.ms == 0
+
+
+def iteration(began, made, waited, from_=None):
+    """An iteration: when it began, how long its iterator was made and its first batch waited for."""
+    start = began + made if from_ is None else from_
+    return [0, NOW + began * MS, made * MS, NOW + start * MS, waited * MS]
+
+
+def start(began, ready, worker=0):
+    return report(worker, began_ns=NOW + began * MS, start_ns=ready * MS)
+
+
+def restarts_of(reports, *iterations, batches=18):
+    both = times(*reports, loop=waits(batches=batches, iterations=iterations))
+    return loops.loop_waits(both, 1.0).restarts
+
+
+def test_workers_that_start_again_cost_what_the_loop_waits_for_their_start():
+    reports = [start(0, 900), start(1000, 300), start(1000, 500, 1)]
+    # The second epoch: 20 ms to make the iterator, and 280 of 400 ms until the worker is ready.
+    found = restarts_of(reports, iteration(0, 20, 1000), iteration(1000, 20, 400))
+    assert found.count == 1
+    assert found.start_ms == pytest.approx(300.0)
+    assert found.ms == pytest.approx(300.0 / 20)
+    # A loop that does something else meanwhile waits less.
+    found = restarts_of(reports, iteration(0, 20, 1000), iteration(1000, 20, 50, from_=1280))
+    assert found.start_ms == pytest.approx(40.0)
+
+
+def test_the_first_start_and_workers_that_stay_are_no_restart():
+    assert restarts_of([start(0, 900)], iteration(0, 20, 1000)) is None
+    assert restarts_of([start(0, 900)], iteration(0, 20, 1000), iteration(1000, 0, 40)) is None
+
+
+def test_the_finding_on_slow_items(tmp_path):
+    loop = waits((4, 150, 270), (9, 1050, 250), batches=10)
+    found = advice(tmp_path, holding(item(4, 100), item(9, 1000)), loop=loop)
+    row = found.loc["loader_slow_items"]
+    assert "One item in **40** takes long" in row["evidence"]
+    assert "item 1312 took **310.00 ms**" in row["evidence"]
+    # 260 and 250 ms in 10 steps, of 60 ms each.
+    assert row["gain_ms_per_step"] == pytest.approx(51.0, rel=0.01)
+    assert row["gain_is"] == "up to"
+    assert "**85%** of its wait for input" in row["evidence"]
+    assert "num_workers=2, in_order=False" in row["fix"]
+    # What is left is no reason for more workers.
+    assert "loader_workers" not in found.index
+
+
+def test_the_finding_on_workers_that_start_again(tmp_path):
+    epochs = [iteration(2000 * epoch, 20, 400) for epoch in range(4)]
+    reports = [start(2000 * epoch, 300) for epoch in range(4)]
+    loop = waits(batches=16, iterations=epochs, mean_ms=5)
+    found = advice(tmp_path, *reports, loop=loop).loc["loader_restarts"]
+    assert "started anew **3 times**" in found["evidence"]
+    assert "waited **300.00 ms**" in found["evidence"]
+    assert found["gain_ms_per_step"] == pytest.approx(45.0, rel=0.01)
+    assert "num_workers=2, persistent_workers=True" in found["fix"]
+
+
+def test_the_finding_on_pickled_batches(tmp_path):
+    loop = waits(receive_ms=40.0, size=120 * 10**6)
+    found = advice(tmp_path, busy(0), busy(1), loop=loop)
+    row = found.loc["loader_pickle"]
+    assert "**114.44 MiB** per batch" in row["evidence"]
+    assert row["gain_ms_per_step"] == pytest.approx(40.0, rel=0.01)
+    assert "torch.from_numpy" in row["fix"]
+    # The rest of the wait is for the workers.
+    assert found.loc["loader_workers"]["gain_ms_per_step"] <= 20.01
+
+
+def test_a_gain_is_never_more_than_the_wait_of_the_steps(tmp_path):
+    loop = waits(receive_ms=400.0, size=120 * 10**6)
+    found = advice(tmp_path, busy(0), busy(1), loop=loop, wait_us=20_000).loc["loader_pickle"]
+    assert found["gain_ms_per_step"] <= 20.01
+
+
+@pytest.mark.parametrize("loop", [{}, waits((4, 150, 270)), waits(receive_ms=0.2)])
+def test_none_of_these_findings_on_a_loader_that_is_only_slow(tmp_path, loop):
+    rules = set(advice(tmp_path, busy(0), busy(1), loop=loop).index)
+    assert rules >= {"loader_workers"}
+    assert not rules & {"loader_slow_items", "loader_restarts", "loader_pickle"}
 
 
 def test_no_finding_where_steps_do_not_wait(tmp_path):

@@ -179,7 +179,7 @@ function hostSide(input: Input, context: ViewContext): HTMLElement {
   return h("section.of-run", heading("Host side", scope, runTag()), plainTable(heads, rows), ...missing);
 }
 
-/** The workers of loaders: what an item takes its time in, and how busy they were. */
+/** What makes the batches of loaders, workers or the loop itself: what an item takes its time in, and how busy they were. */
 function workers(el: HTMLElement, context: ViewContext): void {
   const { transforms, workers: each } = context.payload.input;
   const draw = (all: Table, title: string, scope: string, columns: Parameters<typeof table>[1]["columns"]): void => {
@@ -189,7 +189,7 @@ function workers(el: HTMLElement, context: ViewContext): void {
     rows.setRows(Array.from({ length: all.rows }, (_, row) => row));
   };
   if (transforms)
-    draw(transforms, "Items of the DataLoader", "time in its workers, without that of the stages that a stage calls", [
+    draw(transforms, "Items of the DataLoader", "time where batches are made, without that of the stages that a stage calls", [
       { key: "loader", narrow: true },
       { key: "stage", grow: true, width: 110 },
       { key: "where", narrow: true },
@@ -203,7 +203,7 @@ function workers(el: HTMLElement, context: ViewContext): void {
     draw(
       each,
       "Workers of the DataLoader",
-      "busy = making batches; otherwise the loader asks for nothing, as it keeps up",
+      "busy = making batches; otherwise nothing is asked of it",
       [
         { key: "loader", grow: true, width: 90 },
         "worker",

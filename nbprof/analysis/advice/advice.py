@@ -21,6 +21,7 @@ from nbprof.analysis.advice import (
     hlo,
     host,
     host_buffer,
+    loaders,
     npu,
     over_steps,
     several,
@@ -49,6 +50,7 @@ from nbprof.core.guard import guarded
 
 TOPICS = (
     input_rules,
+    loaders,
     step,
     host,
     code,

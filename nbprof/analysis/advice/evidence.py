@@ -25,6 +25,7 @@ from nbprof.analysis.advice.programs import Work
 from nbprof.analysis.advice.step_code import StepCode
 from nbprof.analysis.advice.unrolled import Unrolled
 from nbprof.analysis.cpu import NO_PRODUCTS, Products
+from nbprof.analysis.input.loops import LoopWaits
 from nbprof.analysis.memory import viewer as memory_viewer
 from nbprof.analysis.memory.growth import Growth
 from nbprof.analysis.memory.memory import leading
@@ -408,6 +409,8 @@ class Evidence:
 
     # Program
 
+    loop: Piece[LoopWaits | None] = Piece(None, None)
+    """What the loop over a DataLoader with workers waits for, other than more of them."""
     first_calls: Piece[Mapping[tuple[str, str], float]] = Piece(lambda s: first_calls(s.calls), {})
     """Duration of the first call of each tf.data pipeline in ms, by host and pipeline."""
     iterators: Piece[Mapping[int, Mapping[str, object]]] = Piece(

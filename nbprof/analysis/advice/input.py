@@ -595,8 +595,14 @@ def _loader_in_process(facts: Facts, limit: Threshold) -> Found | None:
 def _loader_workers(facts: Facts, limit: Threshold) -> Found | None:
     if _waited_for_in_torch(facts, limit) != "workers":
         return None
+    waited_ms = facts.torch_runtime.loader_ms
+    if facts.evidence.loop is not None:
+        # What the loop waits for at any number of workers.
+        waited_ms -= facts.evidence.loop.ms
+        if waited_ms < limit["cause"] * facts.mean["input"]:
+            return None
     text = f"{_spent_in_loader(facts)}, whose workers cannot keep up."
-    return _wait_for_input(facts, limit, text, at_most=facts.torch_runtime.loader_ms)
+    return _wait_for_input(facts, limit, text, at_most=waited_ms)
 
 
 def _spent_in_loader(facts: Facts) -> str:

@@ -1,4 +1,4 @@
-"""Causes of a wait for the workers of a DataLoader, from times measured in these."""
+"""Causes of a wait for the batches of a DataLoader, from times measured where they are made."""
 
 from __future__ import annotations
 
@@ -8,31 +8,22 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from nbprof.activity.unit import Unit
-from nbprof.analysis.advice.cores import WORKERS, Times
+from nbprof.analysis.advice.cores import IN_PROCESS, WORKERS, Times
 from nbprof.analysis.input.workers import (
     DATASET,
     TRANSFORM,
+    Heaviest,
     Service,
     heaviest,
     location,
+    made_in_process,
     service,
-    slow_items,
 )
 from nbprof.core.worker_times import WorkerTimes
 from nbprof.display import wording
 
 SHARE = 0.3
 """A stage is named from this part of the workers' time on."""
-PICKLED_BYTES = 8e6
-"""Bytes of a batch from which it matters that they go through pickle."""
-START = 0.5
-"""Starts of workers are the cause from this part of the wait on."""
-
-_TITLE_KEEP = "Keep the workers of the DataLoader between epochs"
-_KEEP = (
-    "-loader = DataLoader(dataset, num_workers=2)\n"
-    "+loader = DataLoader(dataset, num_workers=2, persistent_workers=True)"
-)
 
 
 @dataclass(frozen=True)
@@ -45,14 +36,11 @@ class Workers:
     cells : mapping
         Execution counts by the stem of a cell's file.
     batches_per_step : float
-    steps : int
-        Steps in the averages.
     """
 
     times: WorkerTimes = field(default_factory=WorkerTimes)
     cells: Mapping[str, int] = field(default_factory=dict)
     batches_per_step: float = 1.0
-    steps: int = 0
 
 
 def keep_up(workers: Workers, times: Times) -> int | None:
@@ -67,31 +55,56 @@ def keep_up(workers: Workers, times: Times) -> int | None:
 
 
 def explained(findings: pd.DataFrame, workers: Workers, times: Times, unit: Unit) -> pd.DataFrame:
+    """The findings, with what makes the batches does in the one on it."""
+    return _with_items(_with_workers(findings, workers, times, unit), workers)
+
+
+def _with_items(findings: pd.DataFrame, workers: Workers) -> pd.DataFrame:
+    """The findings, with what the training process does in the one on batches that it makes."""
+    rows, loader = findings["rule"] == IN_PROCESS, made_in_process(workers.times)
+    if loader is None or not rows.any():
+        return findings
+    heavy = heaviest(workers.times, loader)
+    if heavy is None or heavy.share < SHARE:
+        return findings
+    text = (
+        f" **{100 * heavy.share:.0f}%** of the time of batches is {_subject(heavy, workers)},"
+        f" **{wording.millis(heavy.item_ms)}** per item."
+    )
+    return _with_text(findings, rows, text)
+
+
+def _with_text(findings: pd.DataFrame, rows: pd.Series, text: str) -> pd.DataFrame:
+    result = findings.copy()
+    result.loc[rows, "evidence"] = result.loc[rows, "evidence"].astype(str) + text
+    return result
+
+
+def _with_workers(
+    findings: pd.DataFrame, workers: Workers, times: Times, unit: Unit
+) -> pd.DataFrame:
     """The findings, with what the workers do in the one on them."""
     speed = service(workers.times)
     rows = findings["rule"] == WORKERS
     if speed is None or not rows.any():
         return findings
-    sentences = [
-        _heaviest(workers, speed),
-        _keeping_up(workers, speed, times, unit),
-        _slow(workers, speed),
-        _pickled(workers, speed),
-    ]
-    starts = _starts(workers, speed, times)
-    text = "".join(f" {sentence}" for sentence in [*sentences, starts] if sentence)
-    result = findings.copy()
-    result.loc[rows, "evidence"] = result.loc[rows, "evidence"].astype(str) + text
-    if starts:
-        result.loc[rows, "title"] = _TITLE_KEEP
-        result.loc[rows, "fix"] = _KEEP.replace("num_workers=2", f"num_workers={speed.running}")
-    return result
+    sentences = [_heaviest(workers, speed), _keeping_up(workers, speed, times, unit)]
+    text = "".join(f" {sentence}" for sentence in sentences if sentence)
+    return _with_text(findings, rows, text)
 
 
 def _heaviest(workers: Workers, speed: Service) -> str:
     heavy = heaviest(workers.times, speed.loader)
     if heavy is None or heavy.share < SHARE:
         return ""
+    return (
+        f"Workers spend **{100 * heavy.share:.0f}%** of their time in {_subject(heavy, workers)},"
+        f" **{wording.millis(heavy.item_ms)}** per item."
+    )
+
+
+def _subject(heavy: Heaviest, workers: Workers) -> str:
+    """A stage with its place in the code."""
     stage = heavy.stage
     code = location(stage.file, stage.line, workers.cells, short=True)
     code = f" ({code})" if code else ""
@@ -100,10 +113,7 @@ def _heaviest(workers: Workers, speed: Service) -> str:
         subject = f"**{stage.name}**"
     elif stage.kind == DATASET:
         subject = f"the code of the dataset **{stage.name}** itself"
-    return (
-        f"Workers spend **{100 * heavy.share:.0f}%** of their time in {subject}{code},"
-        f" **{wording.millis(heavy.item_ms)}** per item."
-    )
+    return f"{subject}{code}"
 
 
 def _keeping_up(workers: Workers, speed: Service, times: Times, unit: Unit) -> str:
@@ -115,40 +125,4 @@ def _keeping_up(workers: Workers, speed: Service, times: Times, unit: Unit) -> s
         f" **{wording.plural(needed, 'worker')}**, each with its core, would keep up with"
         f" {unit.the}, and **{speed.running}** {'is' if speed.running == 1 else 'are'}"
         " running."
-    )
-
-
-def _slow(workers: Workers, speed: Service) -> str:
-    slow = slow_items(workers.times, speed.loader)
-    if slow is None:
-        return ""
-    return (
-        f"One slow item in **{slow.one_in:,}** holds its batch (item {slow.item}:"
-        f" **{wording.millis(slow.longest_ms)}**, the others **{wording.millis(slow.median_ms)}**)."
-    )
-
-
-def _pickled(workers: Workers, speed: Service) -> str:
-    rows = [row for row in workers.times.workers if row.loader == speed.loader]
-    size = sum(row.pickled_bytes for row in rows) / max(sum(row.batches for row in rows), 1)
-    if size < PICKLED_BYTES:
-        return ""
-    return (
-        f"**{wording.size(size)}** per batch go through pickle: tensors would be handed over in"
-        " shared memory."
-    )
-
-
-def _starts(workers: Workers, speed: Service, times: Times) -> str:
-    """The sentence on workers that start again, if that is the cause of the wait."""
-    rows = [row for row in workers.times.workers if row.loader == speed.loader]
-    restarts = max((row.processes - 1 for row in rows), default=0)
-    if not restarts or not workers.steps:
-        return ""
-    processes = sum(row.processes for row in rows)
-    start_ms = sum(row.start_ns for row in rows) / processes / 1e6
-    if start_ms * restarts / workers.steps < START * times.wait:
-        return ""
-    return (
-        f"Each worker restarts at every iteration over the loader: **{wording.millis(start_ms)}**."
     )

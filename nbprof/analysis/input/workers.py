@@ -12,18 +12,21 @@ import numpy as np
 import pandas as pd
 
 from nbprof.core.cells import stem, title
-from nbprof.core.worker_times import StageTotals, WorkerTimes, WorkerTotals, middle_of
+from nbprof.core.worker_times import IN_PROCESS, StageTotals, WorkerTimes, WorkerTotals, middle_of
 
 _MS = 1e6
+_MAIN = "main process"
+"""Where the loop makes the batches of a loader without workers."""
 _LINES = 0.5
 """A line is named if it has at least this part of the samples of its stage."""
+_NEARLY_ALL = 0.8
 _SAMPLES = 4
 """A stage with fewer samples has no line."""
 DATASET, TRANSFORM = "dataset", "transform"
 """Kinds of stages."""
-SLOW, SLOW_PART, SLOW_SHARE = 5, 0.1, 0.2
-"""Items are slow from this multiple of the median on, if at most that part of the items is, and
-takes at least this share of the time more than the others do."""
+SLOW, OF_SLOWEST, SLOW_PART, SLOW_SHARE = 5, 0.25, 0.1, 0.2
+"""Items are slow from this multiple of the median and this part of the slowest on, if at most that
+part of the items is, and takes at least this share of the time more than the others do."""
 
 
 def workers(times: WorkerTimes) -> pd.DataFrame:
@@ -39,7 +42,7 @@ def workers(times: WorkerTimes) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "loader": pd.Series([times.loaders[row.loader].dataset for row in rows], dtype=object),
-            "worker": _column(rows, "worker"),
+            "worker": pd.Series([_name(row.worker) for row in rows], dtype=object),
             "items": _column(rows, "items"),
             "batches": batches,
             "busy_ms": busy / _MS,
@@ -55,6 +58,10 @@ def workers(times: WorkerTimes) -> pd.DataFrame:
             "memory_bytes": pd.Series(memory, dtype="Int64").mask(memory == 0),
         }
     )
+
+
+def _name(worker: int) -> str:
+    return _MAIN if worker == IN_PROCESS else str(worker)
 
 
 def transforms(times: WorkerTimes, cells: Mapping[str, int]) -> pd.DataFrame:
@@ -151,7 +158,11 @@ def service(times: WorkerTimes) -> Service | None:
     busiest = None
     longest = 0
     for loader in range(len(times.loaders)):
-        rows = [row for row in times.workers if row.loader == loader and row.batches]
+        rows = [
+            row
+            for row in times.workers
+            if row.loader == loader and row.batches and row.worker != IN_PROCESS
+        ]
         # A worker can only be late for a core while it makes a batch.
         busy = sum(max(row.busy_ns - row.delayed_ns, row.cpu_ns) for row in rows)
         batches = sum(row.batches for row in rows)
@@ -160,6 +171,20 @@ def service(times: WorkerTimes) -> Service | None:
             cores = min(sum(row.cpu_ns for row in rows) / busy, 1.0)
             busiest = Service(loader, busy / batches / _MS, cores, len(rows))
     return busiest
+
+
+def made_in_process(times: WorkerTimes) -> int | None:
+    """The loader whose batches the loop makes itself, of those that do so for most of the time;
+    None if there is none, or none has nearly all of that time.
+    """
+    busy: dict[int, int] = {}
+    for row in times.workers:
+        if row.worker == IN_PROCESS and row.batches:
+            busy[row.loader] = busy.get(row.loader, 0) + row.busy_ns
+    if not busy:
+        return None
+    loader = max(busy, key=lambda each: busy[each])
+    return loader if busy[loader] >= _NEARLY_ALL * sum(busy.values()) else None
 
 
 def _timed(times: WorkerTimes, loader: int) -> tuple[int, int]:
@@ -196,12 +221,15 @@ class SlowItems(NamedTuple):
         Index of the slowest.
     longest_ms, median_ms : float
         Its time, and the median of all items.
+    least_ms : float
+        Items are slow from this time on.
     """
 
     one_in: int
     item: str
     longest_ms: float
     median_ms: float
+    least_ms: float
 
 
 def slow_items(times: WorkerTimes, loader: int) -> SlowItems | None:
@@ -217,18 +245,21 @@ def slow_items(times: WorkerTimes, loader: int) -> SlowItems | None:
         if 2 * passed >= count:
             median = middle_of(bucket)
             break
+    least = max(SLOW * median, OF_SLOWEST * slowest[0].ns)
     slow, excess, total = 0, 0.0, 0.0
     for bucket, items in histogram:
         duration = middle_of(bucket)
         total += items * duration
-        if duration >= SLOW * median:
+        if duration >= least:
             slow += items
             excess += items * (duration - median)
     # All times without a core may be what made them slow.
     excess -= sum(row.delayed_ns for row in times.workers if row.loader == loader)
     if not slow or slow > SLOW_PART * count or excess < SLOW_SHARE * total:
         return None
-    return SlowItems(round(count / slow), slowest[0].item, slowest[0].ns / _MS, median / _MS)
+    return SlowItems(
+        round(count / slow), slowest[0].item, slowest[0].ns / _MS, median / _MS, least / _MS
+    )
 
 
 def _lines_inside(times: WorkerTimes, cells: Mapping[str, int]) -> dict[int, str]:

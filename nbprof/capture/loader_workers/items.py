@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import time
 from typing import Any
 
 from nbprof.core.worker_times import bucket_of
@@ -19,7 +20,7 @@ class Items:
     def clear(self) -> None:
         """Forget all items."""
         self._histogram: dict[int, int] = {}
-        self._slow: list[tuple[int, int, str, int]] = []
+        self._slow: list[tuple[int, int, str, int, int]] = []
         self._count = 0
 
     def add(self, label: object, took_ns: int, batch: int) -> None:
@@ -28,16 +29,19 @@ class Items:
         bucket = bucket_of(took_ns)
         self._histogram[bucket] = self._histogram.get(bucket, 0) + 1
         slow = self._slow
-        if len(slow) < MOST_SLOW:
-            heapq.heappush(slow, (took_ns, self._count, _text(label), batch))
-        elif took_ns > slow[0][0]:
-            heapq.heapreplace(slow, (took_ns, self._count, _text(label), batch))
+        if len(slow) < MOST_SLOW or took_ns > slow[0][0]:
+            start_ns = time.time_ns() - took_ns
+            item = (took_ns, self._count, _text(label), batch, start_ns)
+            if len(slow) < MOST_SLOW:
+                heapq.heappush(slow, item)
+            else:
+                heapq.heapreplace(slow, item)
 
     def values(self) -> dict[str, Any]:
         """As plain values for JSON."""
         slow = [
-            {"item": label, "ns": took, "batch": batch}
-            for took, _, label, batch in sorted(self._slow, reverse=True)
+            {"item": label, "ns": took, "batch": batch, "start_ns": start_ns}
+            for took, _, label, batch, start_ns in sorted(self._slow, reverse=True)
         ]
         return {"histogram": dict(self._histogram), "slow": slow}
 

@@ -12,29 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nbprof.capture.loader_workers.chain import Chain
+from nbprof.capture.loader_workers.batches import BatchTimer
 from nbprof.capture.loader_workers.folder import PAUSED, Folder
-from nbprof.capture.loader_workers.items import Items
 from nbprof.capture.loader_workers.reporter import Reporter
-from nbprof.capture.loader_workers.stages import CALL_NS, COLLATE, DATASET, Stages, stage_of
 
-MOST_BATCHES = 2_000
-"""Batches of a worker whose interval is reported."""
-_SHARE = 0.004
-"""Share of the worker's time that timing calls may take: of small items, only some batches are
-timed fetches."""
 _MOST_TENSORS = 1_000
-
-
-class Totals:
-    """Sums over the batches of a window."""
-
-    def __init__(self) -> None:
-        self.items = self.batches = 0
-        self.busy_ns = self.cpu_ns = self.waiting_ns = 0
-        self.timed_items = self.timed_busy_ns = 0
-        self.pickle_ns = self.pickled_bytes = self.shared_bytes = 0
-        self.memory_bytes = self.delayed_ns = 0
 
 
 class Recorder:
@@ -61,18 +43,10 @@ class Recorder:
         self._window: int | None = folder.window()
         self._open: int | None = self._window
         """The window that is open, as the reporter saw it last."""
-        self.stages = Stages()
-        self._items = Items()
-        self._totals = Totals()
-        self._batches: list[tuple[int, int, int, int]] = []
+        self._timer = BatchTimer(self._follow, samples=samples)
         self._delay_before = _delayed_ns()
-        self._chain: Chain | None = None
-        self._skip = 0
-        self._number = -1
-        self._in_batch = False
         self._undo: list[Callable[[], object]] = []
-        self._unwatch: Callable[[], object] = lambda: None
-        self._reporter = Reporter(folder, self.stages, samples, self.report, self._changed)
+        self._reporter = Reporter(self._look, self.report)
 
     @property
     def _counts(self) -> bool:
@@ -94,8 +68,14 @@ class Recorder:
         self.report(ended=True)
         self._leave()
 
+    def _look(self) -> bool:
+        """On the thread of the reporter: sample, and see which window is open."""
+        self._timer.samples.take()
+        window = self._folder.window()
+        self._changed(window)
+        return window is not None
+
     def _changed(self, window: int | None) -> None:
-        """On the thread of the reporter."""
         before, self._open = self._open, window
         if window == before or before in (None, PAUSED):
             return
@@ -109,43 +89,25 @@ class Recorder:
         """Of a window in which no batch was begun."""
         if os.getpid() != self._process:
             return
-        values = {
-            "window": window,
-            "loader": self._loader,
-            "worker": self._worker,
-            "process": self._process,
-            "start_ns": 0,
-            "complete": True,
-            "ended": False,
-            **vars(Totals()),
-            "stages": [],
-            "lines": [],
-            "batch_times": [],
-            **Items().values(),
-        }
-        self._folder.report(str(self._process), values)
+        nothing = BatchTimer(lambda: False, samples=False).values()
+        times = {"began_ns": 0, "start_ns": 0}
+        self._write(window, {**nothing, **times, "complete": True, "ended": False})
 
-    def _follow(self) -> None:
-        """Before a batch: begin a new window, or leave once the recording is over."""
-        if self._open == self._window:
-            return
-        self._window = self._open
-        if self._window is None:
-            self._leave()
-            return
-        if self._window != PAUSED:
-            self.stages.clear()
-            self._items.clear()
-            self._reporter.clear()
-            self._totals = Totals()
-            self._batches = []
-            self._delay_before = _delayed_ns()
+    def _follow(self) -> bool:
+        """Before a batch: begin a new window, or leave once the recording is over. Returns whether
+        the batch counts.
+        """
+        if self._open != self._window:
+            self._window = self._open
+            if self._window is None:
+                self._leave()
+            elif self._window != PAUSED:
+                self._timer.clear()
+                self._delay_before = _delayed_ns()
+        return self._counts
 
     def _leave(self) -> None:
-        if self._chain is not None:
-            self._chain.remove()
-        self._chain = None
-        self._unwatch()
+        self._timer.leave()
         while self._undo:
             with contextlib.suppress(Exception):
                 self._undo.pop()()
@@ -159,7 +121,7 @@ class Recorder:
             __tracebackhide__ = True
             fetcher = create(kind, dataset, *args, **kwargs)
             with contextlib.suppress(Exception):
-                self._watch(fetcher, dataset)
+                self._timer.watch(fetcher, dataset)
             return fetcher
 
         kinds.create_fetcher = staticmethod(create_fetcher)
@@ -175,13 +137,13 @@ class Recorder:
             began = time.perf_counter_ns()
             try:
                 request = original(*args, **kwargs)
-                self._number = -1
+                self._timer.number = -1
                 if type(request) is tuple and len(request) == 2 and type(request[0]) is int:
-                    self._number = request[0]
+                    self._timer.number = request[0]
                 return request
             finally:
                 if self._counts:
-                    self._totals.waiting_ns += time.perf_counter_ns() - began
+                    self._timer.totals.waiting_ns += time.perf_counter_ns() - began
 
         queue.get = get
         self._undo.append(lambda: delattr(queue, "get"))
@@ -191,10 +153,10 @@ class Recorder:
 
         def timed_put(message: Any, *args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
-            if self._counts and self._in_batch:
-                self._in_batch = False
+            if self._counts and self._timer.batch_made:
+                self._timer.batch_made = False
                 with contextlib.suppress(Exception):
-                    self._totals.shared_bytes += _shared_bytes(message)
+                    self._timer.totals.shared_bytes += _shared_bytes(message)
             return put(message, *args, **kwargs)
 
         queue.put = timed_put
@@ -213,219 +175,37 @@ class Recorder:
     def _pickled(self, took_ns: int, size: int) -> None:
         """On the thread that sends the batches."""
         if self._counts:
-            self._totals.pickle_ns += took_ns
-            self._totals.pickled_bytes += size
-
-    def _watch(self, fetcher: Any, dataset: Any) -> None:
-        """Time the batches that a fetcher makes."""
-        data = sys.modules["torch.utils.data"]
-        chain = self._chain = Chain(dataset, self.stages, (data.Dataset,))
-        original = fetcher.fetch
-        fetches = _Fetches(fetcher, dataset, self.stages, self._items)
-
-        def fetch(indices: Any) -> Any:
-            __tracebackhide__ = True
-            self._follow()
-            if not self._counts:
-                return original(indices)
-            timed = self._skip <= 0
-            calls = self.stages.calls()
-            if timed:
-                chain.install()
-                fetches.install(self._number)
-            else:
-                fetches.install_counter()
-            start_ns, cpu = time.time_ns(), time.thread_time_ns()
-            began = time.perf_counter_ns()
-            try:
-                batch = original(indices)
-            finally:
-                busy = time.perf_counter_ns() - began
-                cpu = time.thread_time_ns() - cpu
-                fetches.remove()
-                chain.remove()
-            self._count_batch(start_ns, (busy, cpu), fetches.count, timed=timed)
-            if timed:
-                cost = (self.stages.calls() - calls + 4 * len(chain) + 10) * CALL_NS
-                self._skip = int(cost / max(_SHARE * busy, 1.0))
-            else:
-                self._skip -= 1
-            return batch
-
-        fetcher.fetch = fetch
-        # Workers that stay have a new one in each iteration: only that is kept.
-        self._unwatch = lambda: vars(fetcher).pop("fetch", None)
-
-    def _count_batch(
-        self, start_ns: int, took: tuple[int, int], items: int, *, timed: bool
-    ) -> None:
-        """A batch was made."""
-        busy, cpu = took
-        totals = self._totals
-        if timed:
-            totals.timed_items += items
-            totals.timed_busy_ns += busy
-        totals.items += items
-        totals.batches += 1
-        totals.busy_ns += busy
-        totals.cpu_ns += cpu
-        self._in_batch = True
-        if len(self._batches) < MOST_BATCHES:
-            self._batches.append((self._number, start_ns, busy, items))
+            self._timer.totals.pickle_ns += took_ns
+            self._timer.totals.pickled_bytes += size
 
     def report(self, *, ended: bool = False, closed: bool = False) -> None:
         """Write all that is known. Never raises."""
+        window = self._window
         # A child that the person's code forked from this worker is none.
-        if self._window in (None, PAUSED) or os.getpid() != self._process:
+        if window is None or window == PAUSED or os.getpid() != self._process:
             return
-        closed = closed or self._open != self._window
+        closed = closed or self._open != window
         with contextlib.suppress(Exception):
-            totals = self._totals
+            totals = self._timer.totals
             totals.memory_bytes = max(totals.memory_bytes, _resident_bytes())
             totals.delayed_ns = max(_delayed_ns() - self._delay_before, 0)
-            lines = [
-                [*stage._asdict().values(), name, file, line, count]
-                for (stage, name, file, line), count in self._reporter.lines().items()
-            ]
             values = {
-                "window": self._window,
-                "loader": self._loader,
-                "worker": self._worker,
-                "process": self._process,
+                "began_ns": self._began_ns,
                 "start_ns": max((self._start_ns or self._began_ns) - self._began_ns, 0),
                 "complete": ended or closed,
                 "ended": ended,
-                **vars(totals),
-                "stages": self.stages.values(),
-                "lines": lines,
-                "batch_times": list(self._batches),
-                **self._items.values(),
+                **self._timer.values(),
             }
-            self._folder.report(str(self._process), values)
+            self._write(window, values)
 
-
-class _Fetches:
-    """Times the items and the collation of a fetcher while it makes a batch."""
-
-    def __init__(self, fetcher: Any, dataset: Any, stages: Stages, items: Items) -> None:
-        self._fetcher, self._stages, self._items = fetcher, stages, items
-        self.count = 0
-        self._batch = -1
-        self._collate: Any = None
-        self._source: tuple[str, Any, Any] | None = None
-        iterator = vars(fetcher).get("dataset_iter")
-        if iterator is not None:
-            stage = stages.times(stage_of(DATASET, dataset, "__iter__"))
-            if stage is not None:
-                self._source = ("dataset_iter", iterator, _TimedIterator(self, iterator, stage))
-        else:
-            stage = stages.times(stage_of(DATASET, dataset, "__getitems__", "__getitem__"))
-            if stage is not None:
-                self._source = ("dataset", dataset, _timed_dataset(self, dataset, stage))
-        collate = vars(fetcher).get("collate_fn")
-        times = None if collate is None else stages.times(_stage_of_collation(collate))
-        if times is not None:
-
-            def timed(batch: Any) -> Any:
-                __tracebackhide__ = True
-                return stages.run(times, collate, (batch,), {})
-
-            self._collate = (collate, timed)
-
-    def install(self, batch: int) -> None:
-        """Time the next batch, which has this number."""
-        self.count, self._batch = 0, batch
-        if self._source is not None:
-            setattr(self._fetcher, self._source[0], self._source[2])
-        if self._collate is not None:
-            self._fetcher.collate_fn = self._collate[1]
-
-    def install_counter(self) -> None:
-        """Only count the items of the next batch."""
-        fetcher, collate = self._fetcher, self._collate
-        if collate is None:
-            return
-
-        def counting(batch: Any) -> Any:
-            __tracebackhide__ = True
-            several = fetcher.auto_collation and isinstance(batch, (list, tuple))
-            self.count = len(batch) if several else 1
-            return collate[0](batch)
-
-        self.count = 0
-        fetcher.collate_fn = counting
-
-    def remove(self) -> None:
-        """Leave the fetcher as it was."""
-        if self._source is not None:
-            setattr(self._fetcher, self._source[0], self._source[1])
-        if self._collate is not None:
-            self._fetcher.collate_fn = self._collate[0]
-
-    def item(self, stage: Any, call: Any, args: tuple[Any, ...], label: object) -> Any:
-        """One item."""
-        __tracebackhide__ = True
-        before = stage.total_ns
-        value = self._stages.run(stage, call, args, {})
-        self.count += 1
-        self._items.add(label, stage.total_ns - before, self._batch)
-        return value
-
-    def several(self, stage: Any, call: Any, indices: Any) -> Any:
-        """Items that the dataset makes together; how long each took is unknown."""
-        __tracebackhide__ = True
-        # A sampler may give what only the dataset understands.
-        count = len(indices) if hasattr(indices, "__len__") else 1
-        value = self._stages.run(stage, call, (indices,), {}, calls=count)
-        self.count += count
-        return value
-
-
-class _TimedIterator:
-    """In place of the iterator of an iterable dataset."""
-
-    def __init__(self, fetches: _Fetches, iterator: Any, stage: Any) -> None:
-        self._fetches, self._iterator, self._stage = fetches, iterator, stage
-        self._count = 0
-
-    def __iter__(self) -> _TimedIterator:
-        return self
-
-    def __next__(self) -> Any:
-        __tracebackhide__ = True
-        label, self._count = self._count, self._count + 1
-        return self._fetches.item(self._stage, next, (self._iterator,), label)
-
-
-class _TimedDataset:
-    """In place of a dataset with single items."""
-
-    def __init__(self, fetches: _Fetches, dataset: Any, stage: Any) -> None:
-        self._fetches, self._dataset, self._stage = fetches, dataset, stage
-
-    def __getitem__(self, index: Any) -> Any:
-        __tracebackhide__ = True
-        return self._fetches.item(self._stage, self._dataset.__getitem__, (index,), index)
-
-
-class _TimedDatasetOfSeveral(_TimedDataset):
-    """In place of a dataset that makes several items at a time."""
-
-    def __getitems__(self, indices: Any) -> Any:
-        __tracebackhide__ = True
-        return self._fetches.several(self._stage, self._dataset.__getitems__, indices)
-
-
-def _timed_dataset(fetches: _Fetches, dataset: Any, stage: Any) -> _TimedDataset:
-    if getattr(dataset, "__getitems__", None):
-        return _TimedDatasetOfSeveral(fetches, dataset, stage)
-    return _TimedDataset(fetches, dataset, stage)
-
-
-def _stage_of_collation(collate: Any) -> Any:
-    if hasattr(collate, "__code__") or hasattr(collate, "__func__"):
-        return stage_of(COLLATE, collate)
-    return stage_of(COLLATE, collate, "__call__")
+    def _write(self, window: int, values: dict[str, Any]) -> None:
+        about = {
+            "window": window,
+            "loader": self._loader,
+            "worker": self._worker,
+            "process": self._process,
+        }
+        self._folder.report(self._process, {**about, **values})
 
 
 class _TimedPickler:

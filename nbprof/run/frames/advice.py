@@ -34,6 +34,7 @@ from nbprof.run.frames.tf_data import TfDataFrames
 if TYPE_CHECKING:
     from nbprof.analysis.advice import cores as advice_cores
     from nbprof.analysis.advice import workers as advice_workers
+    from nbprof.analysis.input.loops import LoopWaits
     from nbprof.analysis.result_waits import ResultWaits
     from nbprof.analysis.steps.over_run import Slow, Slowing
     from nbprof.core.step_times import StepTimes
@@ -161,7 +162,16 @@ class AdviceFrames(OverviewFrames, HostFrames):
             slowdown=self.bare_steps.most_slowdown,
             bare=self.bare_parts,
             overhead_percent=self._overhead_percent,
+            loop=guarded("What loops wait for", self._loop_waits, lambda _: None),
         )
+
+    def _loop_waits(self) -> LoopWaits | None:
+        """What the loop over a loader with workers waits for; None if that was not recorded."""
+        if not self.worker_times.loops:
+            return None
+        from nbprof.analysis.input.loops import loop_waits
+
+        return loop_waits(self.worker_times, self._batches_per_step)
 
     @cached
     def _periodic(self) -> periodic.Periodic | None:
@@ -369,11 +379,14 @@ class AdviceFrames(OverviewFrames, HostFrames):
         """The workers of loaders, and the steps that they worked for."""
         from nbprof.analysis.advice import workers as advice_workers
 
+        return advice_workers.Workers(self.worker_times, self.cells, self._batches_per_step)
+
+    @property
+    def _batches_per_step(self) -> float:
         counted = steps.counted(self.steps)
-        batches = 1.0
         if "batches" in counted and len(counted):
-            batches = float(counted["batches"].mean())
-        return advice_workers.Workers(self.worker_times, self.cells, batches, len(counted))
+            return float(counted["batches"].mean())
+        return 1.0
 
     def _with_error(self, findings: pd.DataFrame, error: str) -> pd.DataFrame:
         """The findings with those on the error that ended the cell."""

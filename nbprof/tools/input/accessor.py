@@ -71,13 +71,14 @@ class InputPipeline(Framed):
 
     @property
     def workers(self) -> pd.DataFrame:
-        """One row per worker process of a DataLoader that was iterated over while nbprof recorded.
+        """One row per worker process of a DataLoader that was iterated over while nbprof recorded;
+        with `num_workers=0`, the main process.
 
         `busy_ms` in which it made `batches` of `items`, `waiting_ms` in which the loader asked for
         none (with all workers busy, the steps wait for them; with much waiting, the loader keeps
         up), `delayed_ms` without a core, `restarts`, `start_ms`, `pickle_ms` with `pickled_bytes`
-        and `shared_bytes`, `memory_bytes`. Empty for other loaders, and if no worker started during
-        the recording.
+        and `shared_bytes`, `memory_bytes`. Empty for other loaders, and if no worker or iteration
+        started during the recording.
         """
         return self._profile.run.input_workers.copy()
 

@@ -1,0 +1,307 @@
+"""Times the batches that a thread makes, item by item, from inside a loader's fetcher."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from nbprof.capture.loader_workers.chain import Chain
+from nbprof.capture.loader_workers.items import Items
+from nbprof.capture.loader_workers.samples import Samples
+from nbprof.capture.loader_workers.stages import CALL_NS, COLLATE, DATASET, Stages, stage_of
+
+MOST_BATCHES = 2_000
+"""Batches whose interval is reported."""
+_SHARE, _ITEMS_SHARE = 0.004, 0.003
+"""Share of the time of batches that timing all calls may take, and that timing items alone may: of
+small items, only some batches are timed inside."""
+
+
+class Totals:
+    """Sums over the batches of a window."""
+
+    def __init__(self) -> None:
+        self.items = self.batches = 0
+        self.busy_ns = self.cpu_ns = self.waiting_ns = 0
+        self.timed_items = self.timed_busy_ns = 0
+        self.pickle_ns = self.pickled_bytes = self.shared_bytes = 0
+        self.memory_bytes = self.delayed_ns = 0
+
+
+class BatchTimer:
+    """Times the batches of a loader that are made on the thread that makes this object.
+
+    Parameters
+    ----------
+    counts : callable
+        Is asked before each batch whether it counts.
+    samples : bool
+        Whether the stack is sampled.
+
+    Attributes
+    ----------
+    totals : Totals
+    samples : Samples
+    number : int
+        Of the batch that is asked for; -1 if unknown.
+    batch_made : bool
+        Set when a batch was timed, for others to reset.
+    """
+
+    def __init__(self, counts: Callable[[], bool], *, samples: bool) -> None:
+        self._counts = counts
+        self._stages = Stages()
+        self.samples = Samples(self._stages, enabled=samples)
+        self._thread = threading.get_ident()
+        self.number = -1
+        self.batch_made = False
+        self._skip = 0
+        self._watched: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all batches so far."""
+        self._stages.clear()
+        self._items = Items()
+        self.totals = Totals()
+        self._items_cost_ns = 0
+        self._batches: list[tuple[int, int, int, int]] = []
+        self.samples.clear()
+
+    def watch(self, fetcher: Any, dataset: Any) -> None:
+        """Time the batches that a fetcher makes."""
+        # The fetcher must not have itself, nor this timer the dataset: they end as they would.
+        data = sys.modules["torch.utils.data"]
+        original, reference = type(fetcher).fetch, weakref.ref(fetcher)
+        # First, as too many transforms leave no room for others.
+        fetches = _Fetches(fetcher, dataset, self._stages, lambda: self._items)
+        chain = Chain(dataset, self._stages, (data.Dataset,))
+
+        def fetch(indices: Any) -> Any:
+            __tracebackhide__ = True
+            fetcher = reference()
+            if threading.get_ident() != self._thread or not self._counts():
+                return original(fetcher, indices)
+            self.began()
+            timed = self._skip <= 0
+            calls = self._stages.calls()
+            if timed:
+                chain.install()
+                fetches.install(self.number)
+            elif self._may_time_items(fetches.count):
+                fetches.install(self.number, items_only=True)
+            else:
+                fetches.install_counter()
+            start_ns, cpu = time.time_ns(), time.thread_time_ns()
+            began = time.perf_counter_ns()
+            try:
+                batch = original(fetcher, indices)
+            finally:
+                busy = time.perf_counter_ns() - began
+                cpu = time.thread_time_ns() - cpu
+                fetches.remove()
+                chain.remove()
+                self.ended()
+            self._count(start_ns, (busy, cpu), fetches.count, timed=timed)
+            if timed:
+                cost = (self._stages.calls() - calls + 4 * len(chain) + 10) * CALL_NS
+                self._skip = int(cost / max(_SHARE * busy, 1.0))
+            else:
+                self._skip -= 1
+            return batch
+
+        fetcher.fetch = fetch
+        self._watched.add(fetcher)
+
+    def _may_time_items(self, count: int) -> bool:
+        """Whether the time of all batches so far leaves room to time so many items alone: a few
+        slow ones may be in any batch.
+        """
+        cost = self._items_cost_ns + (2 * count + 10) * CALL_NS
+        if cost > _ITEMS_SHARE * self.totals.busy_ns:
+            return False
+        self._items_cost_ns = cost
+        return True
+
+    def began(self) -> None:
+        """A batch that counts is being made."""
+
+    def ended(self) -> None:
+        """It is made, or that failed."""
+
+    def leave(self) -> None:
+        """Leave the fetchers as they were."""
+        for fetcher in list(self._watched):
+            vars(fetcher).pop("fetch", None)
+        self._watched.clear()
+
+    def _count(self, start_ns: int, took: tuple[int, int], items: int, *, timed: bool) -> None:
+        """A batch was made."""
+        busy, cpu = took
+        totals = self.totals
+        if timed:
+            totals.timed_items += items
+            totals.timed_busy_ns += busy
+        totals.items += items
+        totals.batches += 1
+        totals.busy_ns += busy
+        totals.cpu_ns += cpu
+        self.batch_made = True
+        if len(self._batches) < MOST_BATCHES:
+            self._batches.append((self.number, start_ns, busy, items))
+
+    def values(self) -> dict[str, Any]:
+        """All that is known, as plain values for JSON."""
+        return {
+            **vars(self.totals),
+            "stages": self._stages.values(),
+            "lines": self.samples.values(),
+            "batch_times": list(self._batches),
+            **self._items.values(),
+        }
+
+
+class _Fetches:
+    """Times the items and the collation of a fetcher while it makes a batch."""
+
+    def __init__(
+        self, fetcher: Any, dataset: Any, stages: Stages, items: Callable[[], Items]
+    ) -> None:
+        # The fetcher has this object.
+        self._fetcher, self._stages, self._items = weakref.ref(fetcher), stages, items
+        self.count = 0
+        self._batch = -1
+        self._items_only = False
+        self._collate: Any = None
+        self._source: tuple[str, Any, Any] | None = None
+        # What it puts in place of these has it, and is had by it.
+        itself = weakref.proxy(self)
+        iterator = vars(fetcher).get("dataset_iter")
+        if iterator is not None:
+            stage = stages.times(stage_of(DATASET, dataset, "__iter__"))
+            if stage is not None:
+                self._source = ("dataset_iter", iterator, _TimedIterator(itself, iterator, stage))
+        else:
+            stage = stages.times(stage_of(DATASET, dataset, "__getitems__", "__getitem__"))
+            if stage is not None:
+                self._source = ("dataset", dataset, _timed_dataset(itself, dataset, stage))
+        collate = vars(fetcher).get("collate_fn")
+        times = None if collate is None else stages.times(_stage_of_collation(collate))
+        if times is not None:
+
+            def timed(batch: Any) -> Any:
+                __tracebackhide__ = True
+                return stages.run(times, collate, (batch,), {})
+
+            self._collate = (collate, timed)
+
+    def install(self, batch: int, *, items_only: bool = False) -> None:
+        """Time the next batch, which has this number, or only its items."""
+        self.count, self._batch, self._items_only = 0, batch, items_only
+        self._put(2, 0 if items_only else 1)
+
+    def install_counter(self) -> None:
+        """Only count the items of the next batch."""
+        fetcher, collate = self._fetcher(), self._collate
+        if collate is None or fetcher is None:
+            return
+
+        by_batch = fetcher.auto_collation
+
+        def counting(batch: Any) -> Any:
+            __tracebackhide__ = True
+            several = by_batch and isinstance(batch, (list, tuple))
+            self.count = len(batch) if several else 1
+            return collate[0](batch)
+
+        self.count = 0
+        fetcher.collate_fn = counting
+
+    def remove(self) -> None:
+        """Leave the fetcher as it was."""
+        self._put(1, 0)
+
+    def _put(self, source: int, collate: int) -> None:
+        fetcher = self._fetcher()
+        if fetcher is not None and self._source is not None:
+            setattr(fetcher, self._source[0], self._source[source])
+        if fetcher is not None and self._collate is not None:
+            fetcher.collate_fn = self._collate[collate]
+
+    def item(self, stage: Any, call: Any, args: tuple[Any, ...], label: object) -> Any:
+        """One item."""
+        __tracebackhide__ = True
+        if self._items_only:
+            began = time.perf_counter_ns()
+            value = call(*args)
+            took = time.perf_counter_ns() - began
+        else:
+            before = stage.total_ns
+            value = self._stages.run(stage, call, args, {})
+            took = stage.total_ns - before
+        self.count += 1
+        self._items().add(label, took, self._batch)
+        return value
+
+    def several(self, stage: Any, call: Any, indices: Any) -> Any:
+        """Items that the dataset makes together; how long each took is unknown."""
+        __tracebackhide__ = True
+        # A sampler may give what only the dataset understands.
+        count = len(indices) if hasattr(indices, "__len__") else 1
+        if self._items_only:
+            value = call(indices)
+        else:
+            value = self._stages.run(stage, call, (indices,), {}, calls=count)
+        self.count += count
+        return value
+
+
+class _TimedIterator:
+    """In place of the iterator of an iterable dataset."""
+
+    def __init__(self, fetches: _Fetches, iterator: Any, stage: Any) -> None:
+        self._fetches, self._iterator, self._stage = fetches, iterator, stage
+        self._count = 0
+
+    def __iter__(self) -> _TimedIterator:
+        return self
+
+    def __next__(self) -> Any:
+        __tracebackhide__ = True
+        label, self._count = self._count, self._count + 1
+        return self._fetches.item(self._stage, next, (self._iterator,), label)
+
+
+class _TimedDataset:
+    """In place of a dataset with single items."""
+
+    def __init__(self, fetches: _Fetches, dataset: Any, stage: Any) -> None:
+        self._fetches, self._dataset, self._stage = fetches, dataset, stage
+
+    def __getitem__(self, index: Any) -> Any:
+        __tracebackhide__ = True
+        return self._fetches.item(self._stage, self._dataset.__getitem__, (index,), index)
+
+
+class _TimedDatasetOfSeveral(_TimedDataset):
+    """In place of a dataset that makes several items at a time."""
+
+    def __getitems__(self, indices: Any) -> Any:
+        __tracebackhide__ = True
+        return self._fetches.several(self._stage, self._dataset.__getitems__, indices)
+
+
+def _timed_dataset(fetches: _Fetches, dataset: Any, stage: Any) -> _TimedDataset:
+    if getattr(dataset, "__getitems__", None):
+        return _TimedDatasetOfSeveral(fetches, dataset, stage)
+    return _TimedDataset(fetches, dataset, stage)
+
+
+def _stage_of_collation(collate: Any) -> Any:
+    if hasattr(collate, "__code__") or hasattr(collate, "__func__"):
+        return stage_of(COLLATE, collate)
+    return stage_of(COLLATE, collate, "__call__")
