@@ -151,7 +151,7 @@ def test_after_out_of_memory_the_memory_stands_first(tmp_path):
     assert failed["tabs"][0]["id"] == "overview"
     assert (
         failed["notice"]["text"]
-        == "The dashboard shows what was recorded up to that point: 8 steps."
+        == "Recorded up to that point: 8 steps."
     )
 
 
