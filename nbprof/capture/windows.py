@@ -187,6 +187,7 @@ class Windows:
             if self.recording or self._over or self.backend is None:
                 return
             try:
+                self._started_at = datetime.now().astimezone()
                 if self.folder is None:
                     self.folder = RunFolder(self.options)
                     self.folder.member = self.member
@@ -225,6 +226,7 @@ class Windows:
                     self._start_notes.append(lines.trouble)
                     self.notes.append(lines.trouble)
             self._begin_sampling()
+            self.clock.first_step = self._first_step_ended
             self._since = Since(time.perf_counter(), self.clock.seen, self.clock.marked)
             self.loops.begin_window()
             self.code_begins()
@@ -431,6 +433,11 @@ class Windows:
         except Exception as error:
             self._no_samples(error)
 
+    def _first_step_ended(self) -> None:
+        sampler = self._sampler
+        if sampler is not None:
+            sampler.allow_more()
+
     def _end_sampling(self) -> PythonSampler | None:
         sampler, self._sampler = self._sampler, None
         return sampler.stop() if sampler is not None else None
@@ -507,7 +514,7 @@ class Windows:
         if self._group and capture.window:
             suffix = f"-steps-{capture.window[0]}-{capture.window[-1]}"
         temporary = folder.logdir if folder.temporary else None
-        path = folder.settle(suffix)
+        path = folder.settle(suffix, self._started_at)
         rank = None
         if folder.member is not None and temporary is None:
             rank = folder.member.rank
