@@ -46,6 +46,9 @@ class Member(Protocol):
     def run(self) -> Path:
         """The folder of the run of all ranks."""
 
+    def joins(self, steps: int) -> bool:
+        """Return whether its recording, of so many steps, becomes part of the run."""
+
     def state(self, info: CaptureInfo | None, *, over: bool, error: str = "") -> None:
         """State in that folder that this rank has recorded so far, or how it ended."""
 

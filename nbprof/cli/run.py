@@ -39,6 +39,11 @@ if TYPE_CHECKING:
     metavar="N",
     help="Trace events to include in the report; 20,000 by default.",
 )
+@click.option(
+    "--children",
+    is_flag=True,
+    help="Also record the Python processes that SCRIPT starts, as further hosts of its run.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing; the run is saved all the same.")
 @source.redacted
 @click.argument("script", shell_complete=source.files)
@@ -49,6 +54,7 @@ def command(
     args: tuple[str, ...],
     report: Path | None,
     events: int | None,
+    children: bool,
     quiet: bool,
     redact: bool,
     **options: Any,
@@ -71,7 +77,9 @@ def command(
     streams_as_started()
     find = program.module if module else program.script
     try:
-        recorder = Script(find(script, args), chosen, view.present, quiet=quiet)
+        recorder = Script(
+            find(script, args), chosen, view.present, quiet=quiet, children=children
+        )
     except CaptureError as error:
         raise click.UsageError(str(error)) from None
     except Exception as error:

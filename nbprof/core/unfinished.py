@@ -60,7 +60,7 @@ class Unfinished:
 
     @property
     def is_here(self) -> bool:
-        """True if its process is, or was, on this machine, where its number says whether it runs."""
+        """True if its process is, or was, on this machine: then its number says whether it runs."""
         return self.facts.get("machine") == _machine()
 
     @property

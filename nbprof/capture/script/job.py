@@ -144,14 +144,21 @@ class Member:
         self.rank, self.size = job.position.rank, job.position.size
         self._logdir = logdir
         self._home = logdir / f"{PREFIX}{job.identity}"
-        self._folder = self._home / f"rank{self.rank}"
         self._steps: mmap.mmap | None = None
         _clear_leftovers(logdir)
         with self._locked():
             self._clear_earlier_job()
-            self._folder.mkdir(parents=True, exist_ok=True)
-            mark(self._folder, {"rank": self.rank, "ticks": _started(psutil.Process())})
             self.name, self.started = self._agreed(requested_name(environment))
+            self._enter()
+
+    @property
+    def _folder(self) -> Path:
+        return self._home / f"rank{self.rank}"
+
+    def _enter(self) -> None:
+        """Make the folder that says that this rank runs; the caller holds the lock."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        mark(self._folder, {"rank": self.rank, "ticks": _started(psutil.Process())})
         # Nothing but the last words of a rank that is killed depends on it.
         with contextlib.suppress(OSError, ValueError), (self._folder / _STEPS).open("w+b") as file:
             file.truncate(8)
@@ -198,6 +205,11 @@ class Member:
             except (ImportError, OSError):
                 pass
             yield
+
+    def joins(self, steps: int) -> bool:
+        """Return whether its recording, of so many steps, becomes part of the run."""
+        del steps
+        return True
 
     def stepped(self, clock: StepClock) -> None:
         """A step has ended. Never raises."""
@@ -260,7 +272,7 @@ class Member:
         rows = {row["rank"]: row for row in of_job.ranks}
         rows |= {end.rank: end._asdict() for end in ends}
         of_job.ranks = [rows[rank] for rank in sorted(rows)]
-        of_job.processes = self.size
+        of_job.processes = self.size or len(rows)
         of_job.note_failures()
         part = run / f".{SIDECAR}.part"
         part.write_text(json.dumps(of_job.to_dict()), encoding="utf-8")
@@ -273,7 +285,7 @@ class Member:
             self._note_killed()
             ended = {row["rank"] for row in self._ends if row["ended"]}
             running = {self._rank(folder) for folder in self._home.glob("rank*")}
-            arrived = len(ended | running) == self.size
+            arrived = len(ended | running) == self.size or not self.size
             if (arrived and running <= {self.rank}) or time.monotonic() > end:
                 return
             time.sleep(_POLL_S)
@@ -340,6 +352,143 @@ class Member:
     def _remove_folder(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
         if not any(self._home.glob("rank*")):
+            shutil.rmtree(self._home, ignore_errors=True)
+
+
+MOST_CHILDREN = 16
+"""Processes of a script that are recorded; of more, the first."""
+
+
+class Parent(Member):
+    """A script whose processes are recorded too, in the run of the script.
+
+    It has a number among them only if it is in the run itself.
+
+    Attributes
+    ----------
+    follows : bool
+        Its processes are recorded.
+
+    Parameters
+    ----------
+    identity : str
+    logdir : Path
+    """
+
+    follows = True
+
+    def __init__(self, identity: str, logdir: Path) -> None:
+        super().__init__(Job(identity, Position(-1, 0, "")), logdir)
+
+    def _clear_earlier_job(self) -> None:
+        """There is none: no other script has the identity."""
+
+    def _enter(self) -> None:
+        """Its own process is known to be there as long as its processes are."""
+
+    def joins(self, steps: int) -> bool:
+        """Return whether its own recording becomes part of the run.
+
+        One without steps, of a script that only started the others and waited, does not: it would
+        stand beside them as a host that lacks all of theirs.
+        """
+        if not steps and self.any_recorded:
+            return False
+        with self._locked():
+            self.rank = max(self._numbers(), default=-1) + 1
+        return True
+
+    def _numbers(self) -> set[int]:
+        """The numbers that are taken; the caller holds the lock."""
+        here = {self._rank(folder) for folder in self._home.glob("rank*")}
+        return here | {row["rank"] for row in self._ends}
+
+    def stepped(self, clock: StepClock) -> None:
+        """A step has ended, of which nobody else needs to know."""
+
+    def state(self, info: CaptureInfo | None, *, over: bool, error: str = "") -> None:
+        """State what it has recorded, or how it ended; nothing if it is not in the run."""
+        self._note_killed()
+        if self.rank < 0 and error and not any(row["error"] for row in self._ends):
+            # The failure of one of its processes is often its own.
+            with self._locked():
+                self.rank = max(self._numbers(), default=-1) + 1
+        if self.rank >= 0:
+            super().state(info, over=over, error=error)
+
+    def note_end(self, error: str) -> None:
+        """State how it ends, if it is in the run."""
+        if self.rank >= 0:
+            super().note_end(error)
+
+    def shows(self) -> bool:
+        """It shows the run, at its end."""
+        return True
+
+    def leave_failed(self) -> bool:
+        """Leave after a failure."""
+        self.leave()
+        return True
+
+    def _remove_folder(self) -> None:
+        shutil.rmtree(self._home, ignore_errors=True)
+
+
+class Child(Parent):
+    """A process that a recorded script started: this process.
+
+    Parameters
+    ----------
+    identity : str
+    logdir : Path
+    rank : int, optional
+        Its rank, where a launcher has given it one.
+
+    Raises
+    ------
+    CaptureError
+        As many are recorded already as may be.
+    """
+
+    def __init__(self, identity: str, logdir: Path, rank: int | None = None) -> None:
+        self._wanted = rank
+        super().__init__(identity, logdir)
+
+    def _enter(self) -> None:
+        taken = self._numbers()
+        if len(taken) >= MOST_CHILDREN:
+            raise CaptureError(f"{MOST_CHILDREN} processes of the script are recorded already")
+        self.rank = max(taken, default=-1) + 1
+        if self._wanted is not None and self._wanted not in taken:
+            self.rank = self._wanted
+        Member._enter(self)
+
+    def joins(self, steps: int) -> bool:
+        """It is part of the run."""
+        del steps
+        return True
+
+    def stepped(self, clock: StepClock) -> None:
+        """A step has ended. Never raises."""
+        Member.stepped(self, clock)
+
+    def state(self, info: CaptureInfo | None, *, over: bool, error: str = "") -> None:
+        """State what it has recorded, or how it ended."""
+        Member.state(self, info, over=over, error=error)
+
+    def shows(self) -> bool:
+        """The script shows the run."""
+        return False
+
+    def leave_failed(self) -> bool:
+        """Leave after a failure."""
+        self.leave()
+        return False
+
+    def _remove_folder(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        if not (self._home / _NAME).exists():
+            # The script has ended before.
             shutil.rmtree(self._home, ignore_errors=True)
 
 

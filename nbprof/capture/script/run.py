@@ -27,6 +27,7 @@ from nbprof.sources.urls import is_url
 
 if TYPE_CHECKING:
     from nbprof.capture.options import Options
+    from nbprof.capture.script.children import Following, Work
     from nbprof.profiles.profile import Profile
     from nbprof.sources.recording import Recording
 
@@ -36,7 +37,7 @@ FAILED = 1
 OTHERS_S = 10.0
 """How long the rank that shows a run waits for the others, whose work may take a little longer."""
 SHOWN_S = 20.0
-"""How long a rank that a signal ends may read the run. Launchers kill it later, torchrun after 30 s."""
+"""How long a rank that a signal ends may read the run: launchers kill it later, as after 30 s."""
 
 _PACKAGE = __name__.rpartition(".")[0]
 
@@ -67,26 +68,41 @@ class Script:
     program : Program
     options : Options
         Options of the recording.
-    present : callable
-        Shows the profile at the end of the program, and where it is; "" if it is not kept.
+    present : callable or None
+        Shows the profile at the end of the program, and where it is; "" if it is not kept. None if
+        another process shows it.
     quiet : bool
         True to write nothing of nbprof's own.
+    member : Member, optional
+        This process among those of the run; by default a rank of a job, if it is one.
+    children : bool
+        True to record the Python processes that the program starts, too.
+
+    Raises
+    ------
+    CaptureError
+        The environment asks for a name that a run cannot have.
     """
 
     def __init__(
         self,
-        program: Program,
+        program: Program | Work,
         options: Options,
-        present: Callable[[Profile, str], None],
+        present: Callable[[Profile, str], None] | None,
         *,
         quiet: bool = False,
+        member: Member | None = None,
+        children: bool = False,
     ) -> None:
         self._program = program
         self._options = options
         self._present = present
         self._quiet = quiet
         self._session: Session | None = None
-        self._member = _member(options)
+        self._following: Following | None = None
+        self._member = member or _member(options)
+        if children and self._member is None:
+            self._follow(options)
         self._exits = Exits(self._before_exit)
         self._saving = False
         # The program may replace or close it.
@@ -100,6 +116,8 @@ class Script:
             return ended_by(error)
         self._begin()
         self._exits.install()
+        if self._following is not None:
+            self._following.install()
         raised = self._run(code)
         end = End(0)
         if raised is not None:
@@ -108,11 +126,37 @@ class Script:
         with contextlib.suppress(KeyboardInterrupt):
             wait_for_threads()
         failed = raised if end.code or end.interrupted else None
+        if self._following is not None:
+            # The processes that read the run are not the program's.
+            self._following.remove()
         self._finish(failed)
         self._exits.remove()
         return end
 
-    def _run(self, code: CodeType) -> BaseException | None:
+    def _follow(self, options: Options) -> None:
+        """Let the processes of the program join its run."""
+        from nbprof.capture.script.children import Following, Plan
+
+        logdir = _shared_logdir(options)
+        if logdir is not None:
+            plan = Plan.of(options, logdir, self._program.label, quiet=self._quiet)
+            self._member = plan.parent()
+            self._following = Following(plan)
+
+    def run_within(self) -> None:
+        """Run the program inside another one, which sees its exceptions, and end the recording."""
+        self._begin()
+        self._exits.install()
+        raised = self._run(None)
+        failed = raised
+        if isinstance(raised, SystemExit) and not raised.code:
+            failed = None
+        self._finish(failed)
+        self._exits.remove()
+        if raised is not None:
+            raise raised
+
+    def _run(self, code: CodeType | None) -> BaseException | None:
         try:
             if self._session is not None:
                 self._session.windows.code_begins()
@@ -178,13 +222,18 @@ class Script:
                 # A second Ctrl-C was meant for the program, which has ended.
                 shield.pressed = False
             speaks = self._ended(recording, error, waits=shows and error is None)
-            if recording is None:
+            if recording is None and not self._holds_others:
                 self._say(message)
             if self._member is None:
                 self._signals_take_effect()
             if speaks:
                 self._present_run(recording, shows=shows, shield=shield)
             self._signals_take_effect()
+
+    @property
+    def _holds_others(self) -> bool:
+        """True if the run is that of the processes which the program started."""
+        return self._following is not None and getattr(self._member, "rank", 0) < 0
 
     def _signals_take_effect(self) -> None:
         self._saving = False
@@ -268,7 +317,8 @@ class Script:
             again = f'nbprof.load("{location}") opens it'
         try:
             with shield.opened() if shield is not None else contextlib.nullcontext():
-                self._present(opened(), location)
+                if self._present is not None:
+                    self._present(opened(), location)
         except KeyboardInterrupt:
             self._say(f"reading the run was interrupted: {again}")
         except NbprofError as error:
@@ -285,7 +335,9 @@ class Script:
         return recording.url if recording.temporary else str(recording.path)
 
     def _say(self, text: str) -> None:
-        rank = f"rank {self._member.rank}: " if self._member is not None else ""
+        rank = ""
+        if self._member is not None and self._following is None:
+            rank = f"rank {self._member.rank}: "
         self._write(f"nbprof: {rank}{text}")
 
     def _write(self, line: str) -> None:
@@ -306,19 +358,32 @@ def _member(options: Options) -> Member | None:
         The environment asks for a name that a run cannot have.
     """
     position = ranks.position()
-    separate = options.every or not options.save or is_url(options.logdir or "")
-    if position is None or position.size == 1 or separate:
+    if position is None or position.size == 1:
         return None
     requested_name(os.environ)
     try:
-        logdir = Path(options.logdir or DEFAULT).expanduser().absolute()
-        logdir.mkdir(parents=True, exist_ok=True)
-        if not options.logdir:
-            ignore_by_git(logdir)
-        return Member(job(position, os.environ), logdir)
+        logdir = _shared_logdir(options)
+        return Member(job(position, os.environ), logdir) if logdir is not None else None
     except Exception:
         # Then this rank records a separate run.
         return None
+
+
+def _shared_logdir(options: Options) -> Path | None:
+    """The logdir, ready for a run of several processes; None where each has a run of its own.
+
+    Raises
+    ------
+    OSError
+        It cannot be made.
+    """
+    if options.every or not options.save or is_url(options.logdir or ""):
+        return None
+    logdir = Path(options.logdir or DEFAULT).expanduser().absolute()
+    logdir.mkdir(parents=True, exist_ok=True)
+    if not options.logdir:
+        ignore_by_git(logdir)
+    return logdir
 
 
 def _opened(recording: Recording) -> Profile:
