@@ -20,7 +20,9 @@ _HELPERS = ("multiprocessing.", "concurrent.futures.", "torch.utils.data.", "job
 
 
 def works_alone(process: Any) -> bool:
-    """Return whether a process of `multiprocessing` does work of its own, not calls of this one."""
+    """Return whether a process of `multiprocessing` that has not started will do work of its own,
+    and not calls of this one.
+    """
     target = getattr(process, "_target", None) or type(process).run
     module = str(getattr(target, "__module__", "") or "")
     return not process.daemon and not f"{module}.".startswith(_HELPERS)
@@ -42,8 +44,8 @@ class ChildProcesses:
 
     def _look(self) -> None:
         there = _children() - self._before
-        of_python = _of_multiprocessing()
-        names = {pid: _name(pid, of_python.get(pid)) for pid in there}
+        started = _of_multiprocessing()
+        names = {pid: started[pid] if pid in started else _command(pid) for pid in there}
         named = {pid: name for pid, name in names.items() if name}
         self._names |= named
         self._looks += 1
@@ -73,16 +75,20 @@ def _children() -> set[int]:
     return children
 
 
-def _of_multiprocessing() -> dict[int, Any]:
-    """The running processes of `multiprocessing`, by number."""
+def _of_multiprocessing() -> dict[int, str]:
+    """The names of the running processes of `multiprocessing` by their numbers; "" for a helper."""
     module = sys.modules.get("multiprocessing.process")
-    return {process.pid: process for process in list(getattr(module, "_children", ()))}
+    names = {}
+    for process in list(getattr(module, "_children", ())):
+        names[process.pid] = "" if process.daemon else str(process.name)
+    executors = sys.modules.get("concurrent.futures.process")
+    for thread in list(getattr(executors, "_threads_wakeups", ())):
+        names |= dict.fromkeys(list(getattr(thread, "processes", None) or ()), "")
+    return names
 
 
-def _name(pid: int, process: Any) -> str:
-    """What people call a process; "" for a helper, or one that has ended."""
-    if process is not None:
-        return str(process.name) if works_alone(process) else ""
+def _command(pid: int) -> str:
+    """The command line of a process; "" for a helper, or one that has ended."""
     with contextlib.suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")[:-1]
         own = Path("/proc/self/cmdline").read_text(errors="replace").split("\0")[:-1]

@@ -77,9 +77,7 @@ def command(
     streams_as_started()
     find = program.module if module else program.script
     try:
-        recorder = Script(
-            find(script, args), chosen, view.present, quiet=quiet, children=children
-        )
+        recorder = Script(find(script, args), chosen, view.present, quiet=quiet, children=children)
     except CaptureError as error:
         raise click.UsageError(str(error)) from None
     except Exception as error:

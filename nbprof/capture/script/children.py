@@ -74,7 +74,7 @@ class Plan(NamedTuple):
         return Parent(self.identity, Path(self.logdir))
 
     def child(self) -> Child:
-        """This process of it.
+        """Join the run as this process of the script.
 
         Raises
         ------
@@ -143,6 +143,7 @@ class Recorded:
         self._plan = plan
 
     def __call__(self) -> None:
+        """Do the work of the process, and record it."""
         process = self._process
         work = Work(self._plan.label, lambda: type(process).run(process))
         try:
