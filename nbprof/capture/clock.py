@@ -120,6 +120,8 @@ class StepClock:
     recorded_step : callable or None
         Called after each recorded step with its kind, its begin and its end in ns of
         `time.perf_counter_ns`, on the thread that ends it.
+    first_step : callable or None
+        Called once, when the first recorded step has ended.
     in_earlier_step : bool
         True until the step has ended in which the clock joined a running program.
     waits : Waits
@@ -160,6 +162,7 @@ class StepClock:
         self.open_marker: OpenMarker | None = None
         self.open_wait: Callable[[str], Span] | None = None
         self.recorded_step: Callable[[str, int, int], None] | None = None
+        self.first_step: Callable[[], None] | None = None
         self.started = time.perf_counter()
         self.waits = Waits()
         self.times = StepTimer()
@@ -358,7 +361,7 @@ class StepClock:
     def release(self) -> None:
         """The recording is over: drop the references to its owner."""
         self._begin_window = self._end_window = lambda: None
-        self._on_step = self._after_step = self.recorded_step = None
+        self._on_step = self._after_step = self.recorded_step = self.first_step = None
 
     def abandon(self) -> None:
         """Forget everything without touching the framework (after a fork, after an error)."""
@@ -431,6 +434,9 @@ class StepClock:
             act, self._after_step = self._after_step, None
         if act is not None:
             act()
+        first_step, self.first_step = self.first_step, None
+        if first_step is not None:
+            first_step()
         recorded_step = self.recorded_step
         if recorded_step is not None:
             recorded_step(kind, start_ns, end_ns)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from nbprof.core import remedies
 from nbprof.core.receipt import Note, info, warning
 from nbprof.core.sidecar import BATCHES_OF_KERAS, KERAS_STEPS
-from nbprof.core.units import duration_text, listed, plural
+from nbprof.core.units import duration_text, join_some, listed, plural
+from nbprof.sources.recording import SCRIPT
 
 if TYPE_CHECKING:
     from nbprof.capture.loader_workers.watch import Missing
@@ -45,6 +46,18 @@ def without_npu(options: list[str]) -> list[Note]:
 def gpu_not_recorded(lines: list[str]) -> list[Note]:
     """The note for lines that a recorder logged; none for unknown lines."""
     return infos("gpu_not_recorded", remedies.logged_remedy(lines))
+
+
+def children_not_recorded(names: Sequence[str], by: str) -> Note:
+    """The program did nothing but wait for processes that it had started."""
+    remedy = "nbprof run --children records them"
+    if by != SCRIPT:
+        remedy = (
+            "To record what runs in them, write it as a script: !nbprof run --children train.py, or"
+            " under a launcher !torchrun --nproc-per-node 2 -m nbprof run train.py"
+        )
+    text = f"The {by} waited for processes that are not recorded: {join_some(names)}. {remedy}."
+    return warning("children_not_recorded", text)
 
 
 # Steps

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -22,12 +23,15 @@ from nbprof.sources.urls import is_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from nbprof.sources.recording import CaptureInfo
 
 DEFAULT = "nbprof-results"
 ENOUGH = 1 << 30
 """With less than these bytes free on the disk of the logdir, a profiler writes elsewhere first."""
+
+_DATED = re.compile(r"\d{4}(_\d\d){5}")
 
 LEFT_S = 24 * 3600.0
 """A scratch folder untouched for a day is left over from a killed process."""
@@ -41,6 +45,9 @@ class Member(Protocol):
     @property
     def run(self) -> Path:
         """The folder of the run of all ranks."""
+
+    def joins(self, steps: int) -> bool:
+        """Return whether its recording, of so many steps, becomes part of the run."""
 
     def state(self, info: CaptureInfo | None, *, over: bool, error: str = "") -> None:
         """State in that folder that this rank has recorded so far, or how it ended."""
@@ -137,7 +144,7 @@ class RunFolder:
                 self.scratch.mkdir()
                 target.rmdir()
 
-    def settle(self, suffix: str = "") -> Path:
+    def settle(self, suffix: str = "", started: datetime | None = None) -> Path:
         """Move the finished run out of the scratch folder and return its new folder.
 
         Runs in the scratch folder whose name is that of the first one, ``_`` and another name are
@@ -147,6 +154,9 @@ class RunFolder:
         ----------
         suffix : str
             Appended to the name of the run.
+        started : datetime, optional
+            When it was recorded: a run that its profiler named by the time at which it wrote the
+            files is named by that instead.
 
         Raises
         ------
@@ -158,7 +168,10 @@ class RunFolder:
             raise CaptureError("the profiler wrote no file")
         if self.member is not None and not self.temporary:
             return self._join(self.member, runs[0], suffix)
-        run, name = runs[0], f"{runs[0].name}{suffix}"
+        run, name = runs[0], runs[0].name
+        if started is not None and _DATED.fullmatch(name):
+            name = started.strftime("%Y_%m_%d_%H_%M_%S")
+        name = f"{name}{suffix}"
         try:
             target = _move_into(self.logdir, run, name)
         except OSError as error:

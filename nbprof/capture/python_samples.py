@@ -2,7 +2,8 @@
 
 A daemon thread reads ``sys._current_frames()`` about 100 times a second. It holds the GIL for some
 20 µs each time: stacks are compared as numbers, and get their names when the recording ends. The
-interval grows if samples take more than `SHARE` of a core, after `FIRST_S` in total.
+interval grows if samples take more than `SHARE` of a core, after `FIRST_S` in total, and as much
+again from the first step on: imports before it may have used that up.
 """
 
 from __future__ import annotations
@@ -100,6 +101,7 @@ class PythonSampler:
         self._each = 1
         self._switch_s = 0.0
         self._switched = False
+        self._allows_more = False
 
     def start(self, thread: threading.Thread | None = None) -> PythonSampler:
         """Begin; `thread`, by default the one that calls, is that of the cell."""
@@ -134,6 +136,10 @@ class PythonSampler:
             self._switch_as_before()
         return self
 
+    def allow_more(self) -> None:
+        """Begin the account of CPU time anew: what matters most begins now."""
+        self._allows_more = True
+
     def _switch_sooner(self) -> None:
         """Let a thread that holds the GIL release it after a fifth of the usual time.
 
@@ -167,13 +173,16 @@ class PythonSampler:
 
     def _loop(self) -> None:
         wait, pause, began = self._gate.acquire, INTERVAL_S, time.perf_counter()
-        asked = began
+        asked, free = began, FIRST_S
         while not wait(timeout=pause):
             if not self.on:
                 return
             self._take(time.perf_counter() - asked - pause)
+            if self._allows_more:
+                self._allows_more = False
+                free, began = time.thread_time() + FIRST_S, time.perf_counter()
             # This thread may use no more CPU time than its share of the time so far.
-            due = max(time.thread_time() - FIRST_S, 0.0) / SHARE - (time.perf_counter() - began)
+            due = max(time.thread_time() - free, 0.0) / SHARE - (time.perf_counter() - began)
             pause = max(min(due, LONGEST_S), INTERVAL_S * self._each)
             asked = time.perf_counter()
 

@@ -24,6 +24,15 @@ from nbprof.frameworks.register import TENSORFLOW
 if TYPE_CHECKING:
     from nbprof.capture.windows import Windows
 
+USUAL_LEVELS = (2, 0)
+"""Levels of the host and of Python that TensorFlow records by itself. Requesting them is not only
+needless: TensorFlow 2.21 logs four lines for any options, "… expects an i value", and ignores them.
+"""
+
+
+def _levels(options: Options) -> tuple[int, int]:
+    return options.host_level, int(options.python)
+
 
 class TensorFlowBackend:
     """Starts and stops TensorFlow's profiler, and marks steps in its trace."""
@@ -52,11 +61,13 @@ class TensorFlowBackend:
         if npu is not None:
             return self._start_npu(npu, folder, options)
         experimental = self._tf.profiler.experimental
-        choice = experimental.ProfilerOptions(
-            host_tracer_level=options.host_level,
-            python_tracer_level=int(options.python),
-            device_tracer_level=1,
-        )
+        choice = None
+        if _levels(options) != USUAL_LEVELS:
+            choice = experimental.ProfilerOptions(
+                host_tracer_level=options.host_level,
+                python_tracer_level=int(options.python),
+                device_tracer_level=1,
+            )
         try:
             experimental.start(str(folder), options=choice)
         except self._tf.errors.AlreadyExistsError as error:
@@ -110,8 +121,8 @@ class TensorFlowBackend:
 
     def _check_levels(self, folder: Path, options: Options) -> None:
         """Say what was not recorded as asked."""
-        asked = options.host_level, int(options.python)
-        if asked == (2, 0):
+        asked = _levels(options)
+        if asked == USUAL_LEVELS:
             return
         for path in folder.rglob("*.xplane.pb"):
             levels = recorded_levels(path)

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from nbprof.capture import describe, notes
+from nbprof.capture.child_processes import ChildProcesses
 from nbprof.capture.clock import Marker, StepClock
 from nbprof.capture.contention import Contention
 from nbprof.capture.enough import EVENTS, Enough
@@ -165,6 +166,7 @@ class Windows:
         self._reserve: Reserve | None = None
         self._lines: LineClock | None = None
         self._sampler: PythonSampler | None = None
+        self._child_processes: ChildProcesses | None = None
         self._other_profilers = OtherProfilers(displaced=False)
         self._code_began = self._code_ended = 0
         self._thread = 0
@@ -187,6 +189,7 @@ class Windows:
             if self.recording or self._over or self.backend is None:
                 return
             try:
+                self._started_at = datetime.now().astimezone()
                 if self.folder is None:
                     self.folder = RunFolder(self.options)
                     self.folder.member = self.member
@@ -225,6 +228,8 @@ class Windows:
                     self._start_notes.append(lines.trouble)
                     self.notes.append(lines.trouble)
             self._begin_sampling()
+            self._child_processes = ChildProcesses()
+            self.clock.first_step = self._first_step_ended
             self._since = Since(time.perf_counter(), self.clock.seen, self.clock.marked)
             self.loops.begin_window()
             self.code_begins()
@@ -238,8 +243,23 @@ class Windows:
                 self.end_soon,
                 lambda note: self.notes.append(note),
                 self._grew,
+                self._look,
             )
             self._bounds.start()
+
+    def _look(self) -> None:
+        if self._child_processes is not None:
+            self._child_processes.look()
+
+    def _note_waiting(self) -> None:
+        """Say what the program waited for, if that is all it did here."""
+        children, self._child_processes = self._child_processes, None
+        recorded = getattr(self.member, "follows", False)
+        if children is None or recorded or self.clock.marked > self._since.marked:
+            return
+        with contextlib.suppress(Exception):
+            if names := children.waited_for():
+                self.notes.append(notes.children_not_recorded(names, self.by))
 
     def _grew(self, grown: int) -> None:
         """The process has grown by so many bytes since the first recorded step."""
@@ -364,6 +384,7 @@ class Windows:
             lines, sampler = self._line_times(), self._end_sampling()
             contention = self._contention.measured() if self._contention is not None else {}
             workers = self._worker_times()
+            self._note_waiting()
             self._release()
             try:
                 self.folder.secure()
@@ -430,6 +451,11 @@ class Windows:
             self._sampler = PythonSampler().start(thread)
         except Exception as error:
             self._no_samples(error)
+
+    def _first_step_ended(self) -> None:
+        sampler = self._sampler
+        if sampler is not None:
+            sampler.allow_more()
 
     def _end_sampling(self) -> PythonSampler | None:
         sampler, self._sampler = self._sampler, None
@@ -503,11 +529,14 @@ class Windows:
             # Windows without a gap: the last one begins before it is known that no step will come.
             folder.discard()
             return
+        if self.member is not None and not self.member.joins(capture.steps_marked):
+            folder.discard()
+            return
         suffix = ""
         if self._group and capture.window:
             suffix = f"-steps-{capture.window[0]}-{capture.window[-1]}"
         temporary = folder.logdir if folder.temporary else None
-        path = folder.settle(suffix)
+        path = folder.settle(suffix, self._started_at)
         rank = None
         if folder.member is not None and temporary is None:
             rank = folder.member.rank

@@ -15,6 +15,7 @@ from nbprof.capture.options import Options
 from nbprof.cli import declared, output, source
 from nbprof.cli.main import Interrupted, streams_as_started
 from nbprof.core.errors import CaptureError
+from nbprof.core.receipt import CELL_FAILED
 
 if TYPE_CHECKING:
     from nbprof.capture.script.run import End
@@ -38,6 +39,11 @@ if TYPE_CHECKING:
     metavar="N",
     help="Trace events to include in the report; 20,000 by default.",
 )
+@click.option(
+    "--children",
+    is_flag=True,
+    help="Also record the Python processes that SCRIPT starts, as further hosts of its run.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing; the run is saved all the same.")
 @source.redacted
 @click.argument("script", shell_complete=source.files)
@@ -48,6 +54,7 @@ def command(
     args: tuple[str, ...],
     report: Path | None,
     events: int | None,
+    children: bool,
     quiet: bool,
     redact: bool,
     **options: Any,
@@ -70,13 +77,13 @@ def command(
     streams_as_started()
     find = program.module if module else program.script
     try:
-        main_program = find(script, args)
+        recorder = Script(find(script, args), chosen, view.present, quiet=quiet, children=children)
     except CaptureError as error:
         raise click.UsageError(str(error)) from None
     except Exception as error:
         end = ended_by(error)
     else:
-        end = Script(main_program, chosen, view.present, quiet=quiet).run()
+        end = recorder.run()
     _exit(end)
 
 
@@ -114,16 +121,18 @@ class _Shown:
                 self._write(f"nbprof: the report is in {self._report}")
 
     def _print(self, profile: Profile, location: str) -> None:
-        text = profile.text()
+        text, shown = profile.text(), str
         if self._redact:
             from nbprof.profiles.redaction import redactor
 
-            text = redactor((profile.run,)).text(text)
-        self._write(f"\n{text}")
+            shown = redactor((profile.run,)).text
+        self._write(f"\n{shown(text)}")
         if location:
             self._write(location)
-        for warning in output.about(profile)["warnings"]:
-            self._write(f"nbprof: {warning}")
+        for line in profile.receipt.lines:
+            # The text says how it failed.
+            if line.level == "warning" and line.key != CELL_FAILED:
+                self._write(f"nbprof: {shown(line.text)}")
 
     def _write(self, text: str) -> None:
         # It may be closed, or nobody may read it any more.

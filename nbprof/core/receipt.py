@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 Level = Literal["info", "warning"]
 
+CELL_FAILED = "cell_failed"
+"""The key of the note that says how a cell or a script failed."""
+
 
 @dataclass(frozen=True)
 class Note:

@@ -48,7 +48,7 @@ class Unfinished:
         pid = self.facts.get("pid")
         if not isinstance(pid, int) or pid <= 0:
             return False
-        if self.facts.get("machine") != _machine():
+        if not self.is_here:
             return True
         try:
             os.kill(pid, 0)
@@ -57,6 +57,11 @@ class Unfinished:
         except OSError:
             return True
         return True
+
+    @property
+    def is_here(self) -> bool:
+        """True if its process is, or was, on this machine: then its number says whether it runs."""
+        return self.facts.get("machine") == _machine()
 
     @property
     def started(self) -> float:

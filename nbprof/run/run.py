@@ -216,6 +216,13 @@ class Run(ReceiptFrames, TorchOpFrames):
         return absent.rows(self.hosts, self._stems, unread, self.hosts_in_part, processes, failed)
 
     @property
+    def hosts_failed(self) -> int:
+        """How many of the hosts are ranks that failed after they had recorded something."""
+        rows = self.capture.ranks if self.capture is not None else []
+        failed = {row["rank"] for row in rows if row["error"]}
+        return sum(rank_of(host) in failed for host in self.hosts)
+
+    @property
     def hosts_in_part(self) -> list[tuple[str, Missing]]:
         """The hosts whose files are truncated or damaged, and which part was read."""
         if not self._has_file_per_host:

@@ -138,7 +138,7 @@ def _failed_cell(run: Run, error: str) -> Notice:
     elif out_of_memory(run):
         text = _at_the_peak(run)
     else:
-        text = f"The dashboard shows what was recorded up to that point: {recorded}."
+        text = f"Recorded up to that point: {recorded}."
     return Notice(kind="partial", title=title, text=text)
 
 

@@ -49,7 +49,7 @@ def test_parts_stand_below_their_category_in_text_and_static_page(sampled):
     payload = sampled.payload()
     rows = text.breakdown(payload)
     assert [row.part for row in rows[:3]] == [False, True, True]
-    assert rows[0].label == "Outside ops"
+    assert rows[0].label == "Other"
     assert rows[1].label == "Python: augment, Cell [3] line 12"
     lines = "\n".join(text.lines(payload, 20))
     assert "56.7%  Python: augment, Cell [3] line 12" in lines

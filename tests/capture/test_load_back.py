@@ -149,10 +149,7 @@ def test_after_out_of_memory_the_memory_stands_first(tmp_path):
         )
     ).payload()["meta"]
     assert failed["tabs"][0]["id"] == "overview"
-    assert (
-        failed["notice"]["text"]
-        == "The dashboard shows what was recorded up to that point: 8 steps."
-    )
+    assert failed["notice"]["text"] == "Recorded up to that point: 8 steps."
 
 
 def test_out_of_memory_before_anything_was_allocated_is_said(tmp_path):

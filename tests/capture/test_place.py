@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import sys
+from datetime import datetime
 from types import SimpleNamespace
 
 import pytest
@@ -83,6 +84,21 @@ def test_a_run_that_fits_a_disk_that_is_nearly_full_is_in_the_logdir(logdir, tem
     assert place.notes == []
     assert list(temporary.iterdir()) == []
     assert not list(logdir.path.glob(".recording-*"))
+
+
+@pytest.mark.parametrize("suffix", ["", "-steps-1-2"])
+def test_a_run_is_named_by_the_time_that_its_header_states(logdir, temporary, suffix):
+    started = datetime(2026, 1, 1, 10, 20, 30)
+    for name, expected in [
+        ("2026_01_01_10_21_00", f"2026_01_01_10_20_30{suffix}"),
+        ("2026_01_01_10_22_00", f"2026_01_01_10_20_30{suffix}_2"),
+        ("their_name", f"their_name{suffix}"),
+    ]:
+        place = RunFolder(Options(logdir=str(logdir.path)))
+        run = place.scratch / "plugins" / "profile" / name
+        run.mkdir(parents=True)
+        (run / "host.xplane.pb").write_bytes(b"x")
+        assert place.settle(suffix, started).name == expected
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a link needs a privilege there")

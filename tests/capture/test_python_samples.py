@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from nbprof.capture import python_samples
 from nbprof.capture.options import Options
 from nbprof.capture.python_samples import PythonSampler
 from nbprof.capture.session import Session
+from nbprof.capture.steps import steps
 from nbprof.core import python_samples as stored
 from nbprof.core.python_samples import Function, Place, PythonSamples
 from nbprof.core.sample_limits import SWITCH_S
@@ -299,6 +301,43 @@ class TestLife:
         sampler.stop()
         assert sampler.stop() is sampler
         assert not [thread for thread in threading.enumerate() if thread.name == "nbprof-samples"]
+
+    def test_imports_before_the_first_step_take_no_samples_from_it(self, monkeypatch):
+        module = python_samples
+        now, used, pauses = [0.0], [0.0], []
+        clock = SimpleNamespace(perf_counter=lambda: now[0], thread_time=lambda: used[0])
+        monkeypatch.setattr(module, "time", clock)
+        sampler = PythonSampler()
+        sampler.on = True
+
+        def sleep(timeout):
+            pauses.append(timeout)
+            now[0] += timeout
+            if len(pauses) == 40:
+                sampler.allow_more()
+            return len(pauses) == 80
+
+        def take(_late_s):
+            # As expensive as in an import, with many new functions.
+            used[0] += 0.0004
+
+        sampler._gate = SimpleNamespace(acquire=sleep)
+        monkeypatch.setattr(sampler, "_take", take)
+        sampler._loop()
+        assert pauses[:10] == [module.INTERVAL_S] * 10
+        assert pauses[39] == module.LONGEST_S
+        assert pauses[41:50] == [module.INTERVAL_S] * 9
+        assert pauses[-1] == module.LONGEST_S
+
+    def test_the_first_step_of_a_recording_allows_more(self, monkeypatch):
+        allowed = []
+        monkeypatch.setattr(PythonSampler, "allow_more", lambda self: allowed.append(self))
+        session = Session(Options(backend="python", save=False)).start()
+        assert not allowed
+        for _ in steps(range(3)):
+            pass
+        assert len(allowed) == 1
+        session.stop()
 
     def test_without_the_gil_nothing_is_sampled(self, monkeypatch):
         monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)

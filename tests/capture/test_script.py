@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 import zipapp
 from pathlib import Path
 
@@ -399,3 +400,136 @@ def test_a_rank_that_dies_leaves_its_last_words(torch, folder, how):
     missing = profile.pods.missing
     assert f"Its {reasons[3]}." in missing["reason"].tolist()
     assert ("rank 3" in profile.hosts) == (how == "raise")
+
+
+class Launcher:
+    """Starts ranks as torchrun does: when one fails, it ends the others by SIGTERM."""
+
+    def __init__(self, folder, *words, ranks=2, **variables):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "WORLD_SIZE": str(ranks), **variables}
+        if "NBPROF_RUN" not in variables:
+            environment.pop("NBPROF_RUN", None)
+        self.ranks = [
+            subprocess.Popen(
+                [sys.executable, "-m", "nbprof", "run", *words],
+                cwd=folder,
+                env={**environment, "RANK": str(rank)},
+                stdout=subprocess.DEVNULL,
+                stderr=(folder / f"stderr{rank}").open("w"),
+            )
+            for rank in range(ranks)
+        ]
+        self._folder = folder
+
+    def end(self):
+        """Wait for all; returns the exit codes and all that was written to stderr."""
+        while all(process.poll() in (None, 0) for process in self.ranks):
+            if all(process.poll() == 0 for process in self.ranks):
+                break
+            time.sleep(0.02)
+        for process in self.ranks:
+            if process.poll() is None:
+                process.terminate()
+        codes = [process.wait(LIMIT_S) for process in self.ranks]
+        texts = [(self._folder / f"stderr{rank}").read_text() for rank in range(len(codes))]
+        return codes, "".join(texts)
+
+
+MEETING = """
+    import os, pathlib, signal, sys, time
+    rank, how = int(os.environ["RANK"]), sys.argv[1]
+    import nbprof
+
+    def meet(place):
+        pathlib.Path(f"{place}.{rank}").touch()
+        while len(list(pathlib.Path().glob(f"{place}.?"))) < 2:
+            time.sleep(0.01)
+
+    meet("begin")
+    for step in nbprof.steps(range(10)):
+        time.sleep(0.002)
+    meet("steps")
+    if rank == 1:
+        if how == "raise":
+            raise ValueError("bad batch")
+        if how == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+    if how != "ok":
+        if sys.argv[2] == "native":
+            import ctypes
+            libc = ctypes.CDLL(None)
+            mutex = ctypes.create_string_buffer(256)
+            libc.pthread_mutex_init(mutex, None)
+            libc.pthread_mutex_lock(mutex)
+            libc.pthread_mutex_lock(mutex)
+        time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "wait"), [("raise", "sleep"), ("raise", "native"), ("kill", "sleep")]
+)
+def test_the_last_rank_of_a_job_that_fails_shows_its_run(folder, how, wait):
+    write(folder, MEETING)
+    codes, text = Launcher(folder, "train.py", how, wait).end()
+    assert codes == [-signal.SIGTERM, 1 if how == "raise" else -signal.SIGKILL]
+    run = the_run(folder)
+    assert f"reading the run in {run}\n" in text
+    words = {"raise": "failed after 10 complete steps: ValueError: bad batch", "kill": "was killed"}
+    assert text.count(f"The script of rank 1 {words[how]}") == 1
+    assert text.count("nbprof · train.py") == 1
+    missing = nbprof.load(run).pods.missing
+    reasons = dict(zip(missing["host"].str[-1], missing["reason"], strict=True))
+    assert words[how] in reasons["1"]
+    assert reasons["0"] == "Its script was ended by SIGTERM after 10 complete steps."
+
+
+def test_a_job_that_ends_well_is_shown_once(folder):
+    write(folder, MEETING)
+    codes, text = Launcher(folder, "train.py", "ok").end()
+    assert codes == [0, 0]
+    assert text.count("nbprof · train.py") == 1
+    assert text.count(str(the_run(folder))) == 1
+    assert not list((folder / "nbprof-results").glob(".job-*"))
+
+
+def test_the_run_of_a_script_that_fails_says_so_once(folder):
+    write(folder, "raise ValueError('bad batch')\n")
+    result = recorded(folder, "train.py")
+    assert result.stderr.count("ValueError: bad batch\n") == 1
+    assert result.stderr.count("The script failed") == 1
+    assert result.stderr.endswith(f"{the_run(folder)}\n")
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "", " x", ".x", "x" * 300])
+def test_a_name_that_a_run_cannot_have_is_refused(folder, name):
+    write(folder, "print('ran')")
+    codes, text = Launcher(folder, "train.py", ranks=2, NBPROF_RUN=name).end()
+    if not name:
+        assert codes == [0, 0]
+        return
+    assert 2 in codes
+    assert "NBPROF_RUN is" in text
+    assert "cannot be the name of a run" in text
+    assert not (folder / "nbprof-results").exists()
+
+
+def test_a_job_with_the_identifiers_of_a_killed_one_has_a_run_of_its_own(folder):
+    write(folder, MEETING)
+    first = Launcher(folder, "train.py", "wait", "sleep", NBPROF_RUN="nightly")
+    home = folder / "nbprof-results"
+    while len(list(folder.glob("steps.?"))) < 2:
+        assert all(process.poll() is None for process in first.ranks)
+        time.sleep(0.05)
+    for process in first.ranks:
+        process.kill()
+        process.wait()
+    assert list(home.glob(".job-*"))
+    for file in folder.glob("*.?"):
+        file.unlink()
+    assert Launcher(folder, "train.py", "ok", NBPROF_RUN="nightly").end()[0] == [0, 0]
+    runs = home / "plugins" / "profile"
+    assert sorted(run.name for run in runs.iterdir()) == ["nightly", "nightly_2"]
+    assert not list((runs / "nightly").iterdir())
+    assert len(nbprof.load(runs / "nightly_2").hosts) == 2
+    assert not list(home.glob(".job-*"))

@@ -261,6 +261,22 @@ def test_no_memory_is_honest_about_having_no_switch(record, tf):
     assert keys(without.info.notes) == ["option_without_effect"]
 
 
+def test_options_that_nobody_asked_for_are_not_passed(record, model, data, tf, monkeypatch):
+    """TensorFlow 2.21 logs "… expects an i value" for each, also for those that are the default."""
+    experimental = tf.profiler.experimental
+    start, passed = experimental.start, []
+
+    def watched(logdir, options=None):
+        passed.append(options)
+        start(logdir, options=options)
+
+    monkeypatch.setattr(experimental, "start", watched)
+    record(lambda: model.fit(data, verbose=0))
+    record(lambda: model.fit(data, verbose=0), host_level=3)
+    assert passed[0] is None
+    assert passed[1].host_tracer_level == 3
+
+
 def test_levels_that_tensorflow_did_not_take_are_told(record, tf):
     from nbprof.capture import tensorflow
 

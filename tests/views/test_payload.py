@@ -547,7 +547,7 @@ def capture(**facts):
         (
             {"capture": capture(cell_failed=True), "steps": 0},
             "partial",
-            "The cell stopped with an error.The dashboard shows what was recorded up to that point: no steps.",
+            "The cell stopped with an error.Recorded up to that point: no steps.",
         ),
     ],
 )

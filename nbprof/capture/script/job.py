@@ -13,17 +13,20 @@ import hashlib
 import json
 import mmap
 import os
+import re
 import shutil
 import struct
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 
 from nbprof.capture.ranks import Position
+from nbprof.core.errors import CaptureError
 from nbprof.core.sidecar import SIDECAR
 from nbprof.core.unfinished import look, mark
 from nbprof.core.units import plural
@@ -35,7 +38,8 @@ if TYPE_CHECKING:
 VARIABLE = "NBPROF_RUN"
 """Environment variable with the name of the run, for jobs whose launcher states no identity."""
 PREFIX = ".job-"
-_NAME, _LOCK, _STEPS = "name", "lock", "steps"
+_NAME, _LOCK, _STEPS, _SHOWN = "name", "lock", "steps", "shown"
+_VALID = re.compile(r"\w[\w.+=@, -]{0,199}")
 _OF_JOB = (
     "TORCHELASTIC_RUN_ID",
     "TORCHELASTIC_RESTART_COUNT",
@@ -63,6 +67,23 @@ class Job(NamedTuple):
 
     identity: str
     position: Position
+
+
+def requested_name(environment: Mapping[str, str]) -> str:
+    """The name of the run that the environment asks for; "" if it asks for none.
+
+    Raises
+    ------
+    CaptureError
+        It cannot be the name of a folder on every disk.
+    """
+    name = environment.get(VARIABLE, "")
+    if name and not _VALID.fullmatch(name):
+        raise CaptureError(
+            f"{VARIABLE} is {name!r}, which cannot be the name of a run: use at most 200 letters,"
+            " digits, spaces and _ . + = @ , -, beginning with a letter or a digit"
+        )
+    return name
 
 
 def job(position: Position, environment: Mapping[str, str]) -> Job:
@@ -113,7 +134,9 @@ class Member:
     Attributes
     ----------
     name : str
-        The name of the run's folder.
+        The name of the run's folder, which this job alone writes to.
+    started : str
+        When its first rank began, in ISO form with the time zone: the time of the run.
     rank, size : int
     """
 
@@ -121,30 +144,54 @@ class Member:
         self.rank, self.size = job.position.rank, job.position.size
         self._logdir = logdir
         self._home = logdir / f"{PREFIX}{job.identity}"
-        self._folder = self._home / f"rank{self.rank}"
         self._steps: mmap.mmap | None = None
         _clear_leftovers(logdir)
+        with self._locked():
+            self._clear_earlier_job()
+            self.name, self.started = self._agreed(requested_name(environment))
+            self._enter()
+
+    @property
+    def _folder(self) -> Path:
+        return self._home / f"rank{self.rank}"
+
+    def _enter(self) -> None:
+        """Make the folder that says that this rank runs; the caller holds the lock."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        mark(self._folder, {"rank": self.rank})
-        self.name = self._agreed(environment.get(VARIABLE) or time.strftime("%Y_%m_%d_%H_%M_%S"))
+        mark(self._folder, {"rank": self.rank, "ticks": _started(psutil.Process())})
         # Nothing but the last words of a rank that is killed depends on it.
         with contextlib.suppress(OSError, ValueError), (self._folder / _STEPS).open("w+b") as file:
             file.truncate(8)
             self._steps = mmap.mmap(file.fileno(), 8)
 
-    def _agreed(self, proposal: str) -> str:
-        """The name that the first rank proposed, once it is free."""
+    def _clear_earlier_job(self) -> None:
+        """Remove what a job with the same identifiers left that was killed as a whole.
+
+        A rank begins once in a job, so its folder is of an earlier one.
+        """
+        ranks = list(self._home.glob("rank*"))
+        if self._folder in ranks or all(map(_is_dead, ranks)):
+            (self._home / _NAME).unlink(missing_ok=True)
+            for folder in (*ranks, self._home / _SHOWN):
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _agreed(self, requested: str) -> tuple[str, str]:
+        """The name of the run and its time, which the first rank chooses; it makes the folder."""
+        file = self._home / _NAME
+        with contextlib.suppress(OSError, ValueError):
+            name, started = json.loads(file.read_text(encoding="utf-8"))
+            return str(name), str(started)
+        now = datetime.now().astimezone()
+        proposal = requested or now.strftime("%Y_%m_%d_%H_%M_%S")
         runs = self._logdir / "plugins" / "profile"
+        runs.mkdir(parents=True, exist_ok=True)
         name, number = proposal, 2
-        while (runs / name).exists():
+        while not _made(runs / name):
             name = f"{proposal}_{number}"
             number += 1
-        with self._locked():
-            file = self._home / _NAME
-            with contextlib.suppress(OSError):
-                return file.read_text(encoding="utf-8")
-            file.write_text(name, encoding="utf-8")
-            return name
+        agreed = name, now.isoformat(timespec="seconds")
+        file.write_text(json.dumps(agreed), encoding="utf-8")
+        return agreed
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -158,6 +205,11 @@ class Member:
             except (ImportError, OSError):
                 pass
             yield
+
+    def joins(self, steps: int) -> bool:
+        """Return whether its recording, of so many steps, becomes part of the run."""
+        del steps
+        return True
 
     def stepped(self, clock: StepClock) -> None:
         """A step has ended. Never raises."""
@@ -193,6 +245,9 @@ class Member:
         error : str
             How it failed; "" if it did not.
         """
+        if over:
+            # Their ends come before this one, which may follow from them.
+            self._note_killed()
         end = RankEnd(self.rank, error, info is not None, time.time() if over else 0.0)
         with self._locked():
             self._write([end], info)
@@ -212,11 +267,12 @@ class Member:
         recorded = [row["rank"] for row in of_job.ranks if row["recorded"]] if of_job else []
         if of_job is None or (info is not None and self.rank <= min([*recorded, self.rank])):
             before = of_job.ranks if of_job is not None else []
-            of_job = replace((info or CaptureInfo()).of_any_rank(), ranks=before)
+            of_any = (info or CaptureInfo()).of_any_rank()
+            of_job = replace(of_any, ranks=before, started=self.started)
         rows = {row["rank"]: row for row in of_job.ranks}
         rows |= {end.rank: end._asdict() for end in ends}
         of_job.ranks = [rows[rank] for rank in sorted(rows)]
-        of_job.processes = self.size
+        of_job.processes = self.size or len(rows)
         of_job.note_failures()
         part = run / f".{SIDECAR}.part"
         part.write_text(json.dumps(of_job.to_dict()), encoding="utf-8")
@@ -229,7 +285,7 @@ class Member:
             self._note_killed()
             ended = {row["rank"] for row in self._ends if row["ended"]}
             running = {self._rank(folder) for folder in self._home.glob("rank*")}
-            arrived = len(ended | running) == self.size
+            arrived = len(ended | running) == self.size or not self.size
             if (arrived and running <= {self.rank}) or time.monotonic() > end:
                 return
             time.sleep(_POLL_S)
@@ -254,24 +310,195 @@ class Member:
         return int(folder.name.removeprefix("rank"))
 
     @property
+    def any_recorded(self) -> bool:
+        """True if a rank has recorded anything."""
+        return any(row["recorded"] for row in self._ends)
+
+    @property
+    def failure(self) -> str:
+        """How the job failed; "" if it did not, as far as is known."""
+        info = CaptureInfo.read(self.run)
+        return info.error if info is not None else ""
+
+    @property
     def _ends(self) -> list[dict[str, Any]]:
         info = CaptureInfo.read(self.run)
         return info.ranks if info is not None else []
 
-    @property
-    def speaks(self) -> bool:
-        """True for the rank that shows the run: the first of those that were not killed."""
-        killed = {row["rank"] for row in self._ends if row["killed"]}
-        for rank in range(self.rank):
-            if rank not in killed and not _is_dead(self._home / f"rank{rank}"):
-                return False
-        return True
+    def shows(self) -> bool:
+        """Return whether this rank, which has not failed, shows the run: one does, the first."""
+        with self._locked():
+            for folder in self._home.glob("rank*"):
+                if self._rank(folder) < self.rank and not _is_dead(folder):
+                    return False
+            return _made(self._home / _SHOWN)
 
     def leave(self) -> None:
         """Remove what is only there while the job runs."""
+        with self._locked():
+            self._remove_folder()
+
+    def leave_failed(self) -> bool:
+        """Leave after a failure; returns whether this rank shows the run.
+
+        The last one here does, since it knows how the others ended. Whether ranks of other machines
+        were killed is not known here.
+        """
+        with self._locked():
+            others = [folder for folder in self._home.glob("rank*") if folder != self._folder]
+            self._remove_folder()
+            return not any(map(_runs_here, others))
+
+    def _remove_folder(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
         if not any(self._home.glob("rank*")):
             shutil.rmtree(self._home, ignore_errors=True)
+
+
+MOST_CHILDREN = 16
+"""Processes of a script that are recorded; of more, the first."""
+
+
+class Parent(Member):
+    """A script whose processes are recorded too, in the run of the script.
+
+    It has a number among them only if it is in the run itself.
+
+    Attributes
+    ----------
+    follows : bool
+        Its processes are recorded.
+
+    Parameters
+    ----------
+    identity : str
+    logdir : Path
+    """
+
+    follows = True
+
+    def __init__(self, identity: str, logdir: Path) -> None:
+        super().__init__(Job(identity, Position(-1, 0, "")), logdir)
+
+    def _clear_earlier_job(self) -> None:
+        """There is none: no other script has the identity."""
+
+    def _enter(self) -> None:
+        """Its own process is known to be there as long as its processes are."""
+
+    def joins(self, steps: int) -> bool:
+        """Return whether its own recording becomes part of the run.
+
+        One without steps, of a script that only started the others and waited, does not: it would
+        stand beside them as a host that lacks all of theirs.
+        """
+        if not steps and self.any_recorded:
+            return False
+        with self._locked():
+            self.rank = max(self._numbers(), default=-1) + 1
+        return True
+
+    def _numbers(self) -> set[int]:
+        """The numbers that are taken; the caller holds the lock."""
+        here = {self._rank(folder) for folder in self._home.glob("rank*")}
+        return here | {row["rank"] for row in self._ends}
+
+    def stepped(self, clock: StepClock) -> None:
+        """A step has ended, of which nobody else needs to know."""
+
+    def state(self, info: CaptureInfo | None, *, over: bool, error: str = "") -> None:
+        """State what it has recorded, or how it ended; nothing if it is not in the run."""
+        self._note_killed()
+        if self.rank < 0 and error and not any(row["error"] for row in self._ends):
+            # The failure of one of its processes is often its own.
+            with self._locked():
+                self.rank = max(self._numbers(), default=-1) + 1
+        if self.rank >= 0:
+            super().state(info, over=over, error=error)
+
+    def note_end(self, error: str) -> None:
+        """State how it ends, if it is in the run."""
+        if self.rank >= 0:
+            super().note_end(error)
+
+    def shows(self) -> bool:
+        """It shows the run, at its end."""
+        return True
+
+    def leave_failed(self) -> bool:
+        """Leave after a failure."""
+        self.leave()
+        return True
+
+    def _remove_folder(self) -> None:
+        shutil.rmtree(self._home, ignore_errors=True)
+
+
+class Child(Parent):
+    """A process that a recorded script started: this process.
+
+    Parameters
+    ----------
+    identity : str
+    logdir : Path
+    rank : int, optional
+        Its rank, where a launcher has given it one.
+
+    Raises
+    ------
+    CaptureError
+        As many are recorded already as may be.
+    """
+
+    def __init__(self, identity: str, logdir: Path, rank: int | None = None) -> None:
+        self._wanted = rank
+        super().__init__(identity, logdir)
+
+    def _enter(self) -> None:
+        taken = self._numbers()
+        if len(taken) >= MOST_CHILDREN:
+            raise CaptureError(f"{MOST_CHILDREN} processes of the script are recorded already")
+        self.rank = max(taken, default=-1) + 1
+        if self._wanted is not None and self._wanted not in taken:
+            self.rank = self._wanted
+        Member._enter(self)
+
+    def joins(self, steps: int) -> bool:
+        """It is part of the run."""
+        del steps
+        return True
+
+    def stepped(self, clock: StepClock) -> None:
+        """A step has ended. Never raises."""
+        Member.stepped(self, clock)
+
+    def state(self, info: CaptureInfo | None, *, over: bool, error: str = "") -> None:
+        """State what it has recorded, or how it ended."""
+        Member.state(self, info, over=over, error=error)
+
+    def shows(self) -> bool:
+        """The script shows the run."""
+        return False
+
+    def leave_failed(self) -> bool:
+        """Leave after a failure."""
+        self.leave()
+        return False
+
+    def _remove_folder(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        if not (self._home / _NAME).exists():
+            # The script has ended before.
+            shutil.rmtree(self._home, ignore_errors=True)
+
+
+def _made(folder: Path) -> bool:
+    """Make a folder; returns False if it is there already."""
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return False
+    return True
 
 
 def _is_dead(folder: Path) -> bool:
@@ -281,11 +508,19 @@ def _is_dead(folder: Path) -> bool:
         return False
     if not rank.running:
         return True
-    try:
-        # Until its launcher has asked for it.
-        return bool(psutil.Process(rank.facts["pid"]).status() == psutil.STATUS_ZOMBIE)
-    except (psutil.Error, ValueError):
+    if not rank.is_here:
         return False
+    try:
+        process = psutil.Process(rank.facts["pid"])
+        # Until its launcher has asked for it, or if another process has its number.
+        return process.status() == psutil.STATUS_ZOMBIE or _started(process) != rank.facts["ticks"]
+    except (psutil.Error, ValueError, KeyError):
+        return False
+
+
+def _runs_here(folder: Path) -> bool:
+    """Return whether the process of a rank runs on this machine."""
+    return look(folder).is_here and not _is_dead(folder)
 
 
 def _last_words(folder: Path) -> str:

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import CodeType, TracebackType
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,7 +16,7 @@ from nbprof.capture import describe, ranks, recorded
 from nbprof.capture.describe import EndedBySignalError
 from nbprof.capture.place import DEFAULT, ignore_by_git
 from nbprof.capture.script.exits import Exits, wait_for_threads
-from nbprof.capture.script.job import Member, job
+from nbprof.capture.script.job import Member, job, requested_name
 from nbprof.capture.script.program import Program
 from nbprof.capture.session import Session
 from nbprof.capture.shield import Shield
@@ -26,6 +27,7 @@ from nbprof.sources.urls import is_url
 
 if TYPE_CHECKING:
     from nbprof.capture.options import Options
+    from nbprof.capture.script.children import Following, Work
     from nbprof.profiles.profile import Profile
     from nbprof.sources.recording import Recording
 
@@ -34,6 +36,8 @@ FAILED = 1
 
 OTHERS_S = 10.0
 """How long the rank that shows a run waits for the others, whose work may take a little longer."""
+SHOWN_S = 20.0
+"""How long a rank that a signal ends may read the run: launchers kill it later, as after 30 s."""
 
 _PACKAGE = __name__.rpartition(".")[0]
 
@@ -64,26 +68,41 @@ class Script:
     program : Program
     options : Options
         Options of the recording.
-    present : callable
-        Shows the profile at the end of the program, and where it is; "" if it is not kept.
+    present : callable or None
+        Shows the profile at the end of the program, and where it is; "" if it is not kept. None if
+        another process shows it.
     quiet : bool
         True to write nothing of nbprof's own.
+    member : Member, optional
+        This process among those of the run; by default a rank of a job, if it is one.
+    children : bool
+        True to record the Python processes that the program starts, too.
+
+    Raises
+    ------
+    CaptureError
+        The environment asks for a name that a run cannot have.
     """
 
     def __init__(
         self,
-        program: Program,
+        program: Program | Work,
         options: Options,
-        present: Callable[[Profile, str], None],
+        present: Callable[[Profile, str], None] | None,
         *,
         quiet: bool = False,
+        member: Member | None = None,
+        children: bool = False,
     ) -> None:
         self._program = program
         self._options = options
         self._present = present
         self._quiet = quiet
         self._session: Session | None = None
-        self._member = _member(options)
+        self._following: Following | None = None
+        self._member = member or _member(options)
+        if children and self._member is None:
+            self._follow(options)
         self._exits = Exits(self._before_exit)
         self._saving = False
         # The program may replace or close it.
@@ -97,6 +116,8 @@ class Script:
             return ended_by(error)
         self._begin()
         self._exits.install()
+        if self._following is not None:
+            self._following.install()
         raised = self._run(code)
         end = End(0)
         if raised is not None:
@@ -105,11 +126,37 @@ class Script:
         with contextlib.suppress(KeyboardInterrupt):
             wait_for_threads()
         failed = raised if end.code or end.interrupted else None
+        if self._following is not None:
+            # The processes that read the run are not the program's.
+            self._following.remove()
         self._finish(failed)
         self._exits.remove()
         return end
 
-    def _run(self, code: CodeType) -> BaseException | None:
+    def _follow(self, options: Options) -> None:
+        """Let the processes of the program join its run."""
+        from nbprof.capture.script.children import Following, Plan
+
+        logdir = _shared_logdir(options)
+        if logdir is not None:
+            plan = Plan.of(options, logdir, self._program.label, quiet=self._quiet)
+            self._member = plan.parent()
+            self._following = Following(plan)
+
+    def run_within(self) -> None:
+        """Run the program inside another one, which sees its exceptions, and end the recording."""
+        self._begin()
+        self._exits.install()
+        raised = self._run(None)
+        failed = raised
+        if isinstance(raised, SystemExit) and not raised.code:
+            failed = None
+        self._finish(failed)
+        self._exits.remove()
+        if raised is not None:
+            raise raised
+
+    def _run(self, code: CodeType | None) -> BaseException | None:
         try:
             if self._session is not None:
                 self._session.windows.code_begins()
@@ -146,13 +193,17 @@ class Script:
             return not self._saving
         try:
             main = threading.current_thread() is threading.main_thread()
+            by_call = how.startswith("os.")
+            error = None if by_call else EndedBySignalError(how)
             if self._member is not None and not main:
                 self._member.note_end(f"script was ended by {how}")
             if main or session.ends_here(f"{how} was called on another thread"):
                 # Other threads may hold locks that imports need.
-                by_call = how.startswith("os.")
-                error = None if by_call else EndedBySignalError(how)
                 self._finish(error, shows=main and by_call)
+            elif self._member is not None and error is not None:
+                self._saving = True
+                if self._member.leave_failed():
+                    self._present_run(None, shows=False)
         except Exception as fault:
             self._say(f"the recording could not be finished ({type(fault).__name__}: {fault})")
         return True
@@ -171,18 +222,22 @@ class Script:
                 # A second Ctrl-C was meant for the program, which has ended.
                 shield.pressed = False
             speaks = self._ended(recording, error, waits=shows and error is None)
-            self._saving = False
-            self._exits.settle()
-            if not speaks:
-                if recording is None:
-                    self._say(message)
-                return
-            if recording is None:
+            if recording is None and not self._holds_others:
                 self._say(message)
-            elif shows:
-                self._show(recording, shield)
-            elif location := self._location(recording):
-                self._say(f"{location} holds what was recorded")
+            if self._member is None:
+                self._signals_take_effect()
+            if speaks:
+                self._present_run(recording, shows=shows, shield=shield)
+            self._signals_take_effect()
+
+    @property
+    def _holds_others(self) -> bool:
+        """True if the run is that of the processes which the program started."""
+        return self._following is not None and getattr(self._member, "rank", 0) < 0
+
+    def _signals_take_effect(self) -> None:
+        self._saving = False
+        self._exits.settle()
 
     def _ended(
         self, recording: Recording | None, error: BaseException | None, *, waits: bool
@@ -200,29 +255,70 @@ class Script:
                     info.error if info is not None else describe.failure(error, None, 0, SCRIPT)
                 )
             member.state(info, over=True, error=failure)
-            speaks = member.speaks
+            if error is not None:
+                # The others may wait for this process to end.
+                return member.leave_failed()
+            speaks = member.shows()
             if speaks:
-                # After an error, the others may wait for this process to end.
                 member.wait_for_others(OTHERS_S if waits else 0)
             member.leave()
             return speaks
         return member.rank == 0
 
-    def _show(self, recording: Recording, shield: Shield) -> None:
-        location = self._location(recording)
+    def _present_run(
+        self, recording: Recording | None, *, shows: bool, shield: Shield | None = None
+    ) -> None:
+        """Show the run of the job, or that of this process alone.
+
+        Parameters
+        ----------
+        recording : Recording or None
+            That of this process.
+        shows : bool
+            False if the process is about to end: then that of a job is shown in a limited time.
+        shield : Shield, optional
+            Lets Ctrl-C interrupt it.
+        """
+        member = self._member
+        if member is None or (recording is not None and recording.rank is None):
+            if recording is None:
+                return
+            location = self._location(recording)
+            if shows:
+                self._show(partial(_opened, recording), location, shield)
+            elif location:
+                self._say(f"{location} holds what was recorded")
+            return
+        location = str(member.run)
+        if not member.any_recorded:
+            if reason := member.failure:
+                self._say(reason)
+        elif shows:
+            self._show(partial(_loaded, member.run), location, shield)
+        else:
+            self._show_in_time(partial(_loaded, member.run), location)
+
+    def _show_in_time(self, opened: Callable[[], Profile], location: str) -> None:
+        """Show a run while a signal waits to end this process."""
+        self._say(f"reading the run in {location}")
+        # It may wait for a lock that the interrupted code holds.
+        reading = threading.Thread(target=self._show, args=(opened, location), daemon=True)
+        with contextlib.suppress(RuntimeError):
+            reading.start()
+            reading.join(SHOWN_S)
+        if reading.is_alive():
+            self._say(f'this takes too long: nbprof.load("{location}") opens it')
+
+    def _show(
+        self, opened: Callable[[], Profile], location: str, shield: Shield | None = None
+    ) -> None:
         again = "run the program again"
         if location:
             again = f'nbprof.load("{location}") opens it'
         try:
-            with shield.opened():
-                with importing():
-                    from nbprof.profiles.load import load, open_recording
-
-                if recording.rank is None:
-                    profile = open_recording(recording)
-                else:
-                    profile = load(recording.path)
-                self._present(profile, location)
+            with shield.opened() if shield is not None else contextlib.nullcontext():
+                if self._present is not None:
+                    self._present(opened(), location)
         except KeyboardInterrupt:
             self._say(f"reading the run was interrupted: {again}")
         except NbprofError as error:
@@ -239,7 +335,9 @@ class Script:
         return recording.url if recording.temporary else str(recording.path)
 
     def _say(self, text: str) -> None:
-        rank = f"rank {self._member.rank}: " if self._member is not None else ""
+        rank = ""
+        if self._member is not None and self._following is None:
+            rank = f"rank {self._member.rank}: "
         self._write(f"nbprof: {rank}{text}")
 
     def _write(self, line: str) -> None:
@@ -252,20 +350,52 @@ class Script:
 
 
 def _member(options: Options) -> Member | None:
-    """Join the other ranks of a job, which record into one run; None if this process is alone."""
+    """Join the other ranks of a job, which record into one run; None if this process is alone.
+
+    Raises
+    ------
+    CaptureError
+        The environment asks for a name that a run cannot have.
+    """
     position = ranks.position()
-    separate = options.every or not options.save or is_url(options.logdir or "")
-    if position is None or position.size == 1 or separate:
+    if position is None or position.size == 1:
         return None
+    requested_name(os.environ)
     try:
-        logdir = Path(options.logdir or DEFAULT).expanduser().absolute()
-        logdir.mkdir(parents=True, exist_ok=True)
-        if not options.logdir:
-            ignore_by_git(logdir)
-        return Member(job(position, os.environ), logdir)
+        logdir = _shared_logdir(options)
+        return Member(job(position, os.environ), logdir) if logdir is not None else None
     except Exception:
         # Then this rank records a separate run.
         return None
+
+
+def _shared_logdir(options: Options) -> Path | None:
+    """The logdir, ready for a run of several processes; None where each has a run of its own.
+
+    Raises
+    ------
+    OSError
+        It cannot be made.
+    """
+    if options.every or not options.save or is_url(options.logdir or ""):
+        return None
+    logdir = Path(options.logdir or DEFAULT).expanduser().absolute()
+    logdir.mkdir(parents=True, exist_ok=True)
+    if not options.logdir:
+        ignore_by_git(logdir)
+    return logdir
+
+
+def _opened(recording: Recording) -> Profile:
+    with importing():
+        from nbprof.profiles.load import open_recording
+    return open_recording(recording)
+
+
+def _loaded(run: Path) -> Profile:
+    with importing():
+        from nbprof.profiles.load import load
+    return load(run)
 
 
 def ended_by(error: BaseException) -> End:

@@ -11,7 +11,7 @@ from nbprof.analysis.steps import backlog, steps, warmup
 from nbprof.core import remedies
 from nbprof.core.codec.records import record
 from nbprof.core.guard import guarded
-from nbprof.core.receipt import Note, Receipt
+from nbprof.core.receipt import CELL_FAILED, Note, Receipt
 from nbprof.dialects import sanity
 from nbprof.run import notes
 from nbprof.run.combine import WithHostNames, folded
@@ -113,7 +113,7 @@ class ReceiptFrames(AdviceFrames):
             # The error begins with "cell failed" or "script was interrupted" where that is known.
             names_unit = capture.error.startswith(("cell ", "script "))
             prefix = "The" if names_unit else "The cell failed:"
-            receipt.warn(f"{prefix} {capture.error}", key="cell_failed")
+            receipt.warn(f"{prefix} {capture.error}", key=CELL_FAILED)
 
     @frame(combine=_add_notes)
     def _host_notes(self) -> HostNotes:

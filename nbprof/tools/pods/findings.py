@@ -111,11 +111,14 @@ def _barely_slow(
 
 
 def _missing(run: Run) -> list[str]:
-    """Sentences on the number of missing hosts, files and partly read hosts."""
-    part = len(run.hosts_in_part)
-    away = len(run.hosts_missing) - part
+    """Sentences on the number of failed ranks, missing hosts, files and partly read hosts."""
+    part, failed = len(run.hosts_in_part), run.hosts_failed
+    away = len(run.hosts_missing) - part - failed
     see = "see p.pods.missing."
     sentences = []
+    if failed:
+        subject = "rank failed, and is" if failed == 1 else "ranks failed, and are"
+        sentences.append(f"**{failed:,}** {subject} compared up to there; {see}")
     if away:
         subject = "host or file is" if away == 1 else "hosts or files are"
         sentences.append(f"**{away:,}** {subject} missing and not compared; {see}")

@@ -69,10 +69,6 @@ def no_steps(run: Run) -> Empty:
     return Empty(title=hint.title, text=hint.text, code=hint.code)
 
 
-OUTSIDE_OPS = "Outside ops"
-"""The label of the category *other* where it is known what the host did in that time."""
-
-
 def payload(run: Run) -> Steps:
     """Times by step and category; a category that was not recorded is absent."""
     every, steps, unit = run.steps, run.steps, unit_of(run)
@@ -93,8 +89,6 @@ def payload(run: Run) -> Steps:
         noun=None if unit.kind == STEP else unit.noun,
         typical=_typical(steps),
     )
-    if ((run.host_parts["category"] == "other") & (run.host_parts["part"] != "host")).any():
-        part.labels = {"other": OUTSIDE_OPS}
     if not (counted := steps["counted"].astype(bool)).all():
         part.warmup = (~counted).to_numpy().astype(np.uint8)
         part.left_out = _left_out(every, unit)

@@ -1,0 +1,191 @@
+"""Record the Python processes that a script starts, as further hosts of its run.
+
+Processes of `multiprocessing` take the recorder with them, in the object that stands for them: that
+holds for each start method, and only for processes that the script itself defines. A program that
+`subprocess` starts knows nothing of the script; it inherits the environment, where PYTHONPATH
+begins with a folder whose `sitecustomize` has the interpreter start again as `nbprof run`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any, NamedTuple
+
+from nbprof.capture.child_processes import works_alone
+from nbprof.capture.options import Options
+from nbprof.capture.ranks import position
+from nbprof.capture.script.job import Child, Parent
+
+VARIABLE = "NBPROF_CHILDREN"
+"""Environment variable that says, as JSON, how processes of a script are to be recorded."""
+
+STARTUP = Path(__file__).with_name("startup")
+"""The folder that a new interpreter looks into first."""
+
+
+class Plan(NamedTuple):
+    """What the processes of a script need to know.
+
+    Attributes
+    ----------
+    identity : str
+        The same in all processes of the script.
+    logdir : str
+    label : str
+        What people call the script.
+    options : dict
+        Those of the recording.
+    quiet : bool
+        True to write nothing of nbprof's own.
+    """
+
+    identity: str
+    logdir: str
+    label: str
+    options: dict[str, Any]
+    quiet: bool
+
+    @classmethod
+    def of(cls, options: Options, logdir: Path, label: str, *, quiet: bool) -> Plan:
+        """The plan of a script."""
+        chosen = asdict(replace(options, logdir=str(logdir)))
+        return cls(uuid.uuid4().hex[:12], str(logdir), label, chosen, quiet)
+
+    @classmethod
+    def inherited(cls) -> Plan:
+        """The plan in the environment of this process.
+
+        Raises
+        ------
+        KeyError, ValueError, TypeError
+            There is none.
+        """
+        return cls(**json.loads(os.environ[VARIABLE]))
+
+    def parent(self) -> Parent:
+        """The script itself."""
+        return Parent(self.identity, Path(self.logdir))
+
+    def child(self) -> Child:
+        """Join the run as this process of the script.
+
+        Raises
+        ------
+        CaptureError
+            As many are recorded already as may be.
+        """
+        place = position()
+        rank = place.rank if place is not None else None
+        return Child(self.identity, Path(self.logdir), rank)
+
+    def recording(self, **changes: Any) -> Options:
+        """The options of the recording of a process."""
+        return Options(**{**self.options, **changes})
+
+
+class Following:
+    """Lets processes that start from now on be recorded, until `remove`."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._start: Callable[..., Any] | None = None
+        self._path: str | None = None
+
+    def install(self) -> None:
+        """Begin."""
+        from multiprocessing.process import BaseProcess
+
+        start, plan = BaseProcess.start, self._plan
+
+        def started(process: BaseProcess) -> None:
+            if not works_alone(process):
+                start(process)
+                return
+            vars(process)["run"] = Recorded(process, plan)
+            try:
+                start(process)
+            finally:
+                vars(process).pop("run", None)
+
+        self._start = start
+        BaseProcess.start = started  # type: ignore[method-assign]
+        self._path = os.environ.get("PYTHONPATH")
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(STARTUP), self._path]))
+        os.environ[VARIABLE] = json.dumps(plan._asdict())
+
+    def remove(self) -> None:
+        """End; a second time does nothing."""
+        start, self._start = self._start, None
+        if start is None:
+            return
+        from multiprocessing.process import BaseProcess
+
+        BaseProcess.start = start  # type: ignore[method-assign]
+        os.environ.pop(VARIABLE, None)
+        if self._path is None:
+            os.environ.pop("PYTHONPATH", None)
+        else:
+            os.environ["PYTHONPATH"] = self._path
+
+
+class Recorded:
+    """Takes the place of the method `run` of a process, and goes with it into the process."""
+
+    def __init__(self, process: Any, plan: Plan) -> None:
+        self._process = process
+        self._plan = plan
+
+    def __call__(self) -> None:
+        """Do the work of the process, and record it."""
+        process = self._process
+        work = Work(self._plan.label, lambda: type(process).run(process))
+        try:
+            recorder = self._recorder(work)
+        except Exception:
+            # Too many, or no disk: the process runs as it would.
+            work.call()
+            return
+        recorder.run_within()
+
+    def _recorder(self, work: Work) -> Any:
+        from nbprof.capture.script.run import Script
+
+        options = self._plan.recording()
+        return Script(work, options, None, quiet=self._plan.quiet, member=self._plan.child())
+
+
+class Work:
+    """A call, in the place of a program.
+
+    Parameters
+    ----------
+    label : str
+    call : callable
+    """
+
+    text = ""
+
+    def __init__(self, label: str, call: Callable[[], None]) -> None:
+        self.label = label
+        self.call = call
+
+    @property
+    def module(self) -> ModuleType:
+        """The main module of the process."""
+        return sys.modules["__main__"]
+
+    def code(self) -> CodeType | None:
+        """There is none to prepare."""
+        return None
+
+    def run(self, code: CodeType | None) -> None:
+        """Do it."""
+        del code
+        self.call()

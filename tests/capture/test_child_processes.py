@@ -1,0 +1,129 @@
+"""A cell that only waits for processes is told that they are not recorded, and which they are."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import multiprocessing
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from nbprof.capture import bounds, child_processes
+from nbprof.capture.child_processes import ChildProcesses
+from nbprof.capture.options import Options
+from nbprof.capture.session import Session
+from nbprof.capture.steps import steps
+from tests.capture.notes import keys, text_of
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere children are not known")
+
+
+@pytest.fixture
+def recorded(tmp_path, monkeypatch):
+    """Record a function; returns the notes."""
+    monkeypatch.setattr(bounds, "PERIOD_S", 0.02)
+
+    def record(function, by="cell"):
+        session = Session(Options(backend="python", logdir=str(tmp_path), sampling=False))
+        session.windows.by = by
+        session.start()
+        function()
+        return session.stop().info.notes
+
+    return record
+
+
+def sleep(text="import time; time.sleep(2)"):
+    subprocess.run([sys.executable, "-c", text], check=True)
+
+
+@LINUX
+def test_a_cell_that_waits_for_a_program_names_it(recorded):
+    text = text_of(recorded(sleep), "children_not_recorded")
+    assert "import time; time.sleep(2)" in text
+    assert "!nbprof run --children train.py" in text
+    assert "-m nbprof run train.py" in text
+
+
+@LINUX
+def test_a_line_of_the_shell_is_named_as_it_was_written(recorded):
+    text = text_of(
+        recorded(lambda: subprocess.run(["sh", "-c", "sleep 2; true"], check=True)),
+        "children_not_recorded",
+    )
+    assert "recorded: sleep 2; true." in text
+
+
+@LINUX
+def test_a_script_is_told_the_option(recorded):
+    text = text_of(recorded(sleep, by="script"), "children_not_recorded")
+    assert text.startswith("The script waited for processes")
+    assert text.endswith("nbprof run --children records them.")
+
+
+def nap():
+    time.sleep(2)
+
+
+@LINUX
+def test_processes_are_named_and_helpers_are_not(recorded):
+    context = multiprocessing.get_context("fork")
+
+    def processes():
+        process = context.Process(target=nap, name="worker of the cell")
+        process.start()
+        process.join()
+
+    def pool():
+        with context.Pool(1) as workers:
+            workers.apply(nap)
+            workers.close()
+            workers.join()
+
+    def executor():
+        with concurrent.futures.ProcessPoolExecutor(1, context) as workers:
+            workers.submit(nap).result()
+
+    assert "children_not_recorded" not in keys(recorded(executor))
+    assert "worker of the cell" in text_of(recorded(processes), "children_not_recorded")
+    assert "children_not_recorded" not in keys(recorded(pool))
+
+
+@LINUX
+def test_a_cell_with_steps_is_not_told(recorded):
+    def work():
+        for _ in steps(range(2)):
+            sleep()
+
+    assert "children_not_recorded" not in keys(recorded(work))
+
+
+@pytest.mark.parametrize(
+    ("looks", "cpu_s", "left", "expected"),
+    [
+        ([True] * 9, 0.5, False, ["job"]),
+        # It used the processor itself.
+        ([True] * 9, 5.0, False, []),
+        # They were there for a part of the time.
+        ([True] * 3 + [False] * 6, 0.5, False, []),
+        # It does not wait for what goes on.
+        ([True] * 9, 0.5, True, []),
+        ([], 0.5, False, []),
+    ],
+)
+def test_only_most_of_the_time_is_waiting(monkeypatch, looks, cpu_s, left, expected):
+    now, there, used = [0.0], set(), [0.0]
+    monkeypatch.setattr(child_processes, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(child_processes, "_children", lambda: {1, *there})
+    monkeypatch.setattr(child_processes, "_cpu_s", lambda: used[0])
+    monkeypatch.setattr(child_processes, "_command", lambda _pid: "job")
+    children = ChildProcesses()
+    for present in looks:
+        there = {7} if present else set()
+        children.look()
+    there = {7} if left else set()
+    now[0], used[0] = 10.0, cpu_s
+    assert children.waited_for() == expected
