@@ -135,7 +135,7 @@ class BatchTime(NamedTuple):
 
 
 class LoopTotals(NamedTuple):
-    """What the loop over a loader waited, without the first batch of each iteration.
+    """Waits of the loop over a loader, without those for the first batch of each iteration.
 
     Attributes
     ----------

@@ -189,35 +189,35 @@ function workers(el: HTMLElement, context: ViewContext): void {
     rows.setRows(Array.from({ length: all.rows }, (_, row) => row));
   };
   if (transforms)
-    draw(transforms, "Items of the DataLoader", "time where batches are made, without that of the stages that a stage calls", [
-      { key: "loader", narrow: true },
-      { key: "stage", grow: true, width: 110 },
-      { key: "where", narrow: true },
-      "per_item_ms",
-      "percent",
-      { key: "calls", narrow: true },
-      { key: "longest_ms", narrow: true },
-      { key: "inside", narrow: true },
-    ]);
-  if (each)
     draw(
-      each,
-      "Workers of the DataLoader",
-      "busy = making batches; otherwise nothing is asked of it",
+      transforms,
+      "Items of the DataLoader",
+      "time where batches are made, without that of the stages that a stage calls",
       [
-        { key: "loader", grow: true, width: 90 },
-        "worker",
-        "batches",
-        "batch_ms",
-        "busy_percent",
-        { key: "delayed_ms", narrow: true },
-        { key: "restarts", narrow: true },
-        { key: "start_ms", narrow: true },
-        { key: "pickled_bytes", narrow: true },
-        { key: "shared_bytes", narrow: true },
-        { key: "memory_bytes", narrow: true },
+        { key: "loader", narrow: true },
+        { key: "stage", grow: true, width: 110 },
+        { key: "where", narrow: true },
+        "per_item_ms",
+        "percent",
+        { key: "calls", narrow: true },
+        { key: "longest_ms", narrow: true },
+        { key: "inside", narrow: true },
       ],
     );
+  if (each)
+    draw(each, "Workers of the DataLoader", "busy = making batches; otherwise nothing is asked of it", [
+      { key: "loader", grow: true, width: 90 },
+      "worker",
+      "batches",
+      "batch_ms",
+      "busy_percent",
+      { key: "delayed_ms", narrow: true },
+      { key: "restarts", narrow: true },
+      { key: "start_ms", narrow: true },
+      { key: "pickled_bytes", narrow: true },
+      { key: "shared_bytes", narrow: true },
+      { key: "memory_bytes", narrow: true },
+    ]);
 }
 
 /** Rows of a table of pipelines, or of their calls, that are of one pipeline. */

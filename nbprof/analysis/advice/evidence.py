@@ -25,7 +25,6 @@ from nbprof.analysis.advice.programs import Work
 from nbprof.analysis.advice.step_code import StepCode
 from nbprof.analysis.advice.unrolled import Unrolled
 from nbprof.analysis.cpu import NO_PRODUCTS, Products
-from nbprof.analysis.input.loops import LoopWaits
 from nbprof.analysis.memory import viewer as memory_viewer
 from nbprof.analysis.memory.growth import Growth
 from nbprof.analysis.memory.memory import leading
@@ -45,6 +44,7 @@ from nbprof.hlo.hlo import Program
 
 if TYPE_CHECKING:
     from nbprof.analysis.cpu import CpuSplit
+    from nbprof.analysis.input.loops import LoopWaits
     from nbprof.analysis.python import PythonUse
     from nbprof.analysis.result_waits import ResultWaits
     from nbprof.analysis.steps.over_run import Slow, Slowing

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.unit import CALL, Unit
-from nbprof.analysis.advice import epochs, tf_data
+from nbprof.analysis.advice import tf_data
 from nbprof.analysis.advice.checks import INPUT_HIGH, INPUT_MODERATE
 from nbprof.analysis.advice.facts import INPUT, INPUT_SHARE, TRACE, AdviceRule, Facts
 from nbprof.analysis.rule import (
@@ -394,6 +394,9 @@ def _cache(facts: Facts, limit: Threshold) -> Found | None:
     bottleneck = facts.once(_bottleneck)
     if bottleneck is None:
         return None
+    # Imported late, as few profiles have such a pipeline.
+    from nbprof.analysis.advice import epochs
+
     repeated = epochs.anew(
         facts.nodes,
         bottleneck.iterator,

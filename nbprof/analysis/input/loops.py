@@ -1,4 +1,4 @@
-"""What a loop over a loader waits for, of which its workers' speed is not the cause.
+"""Waits of a loop over a loader that faster or more workers would not shorten.
 
 Every figure is a part of a measured wait of the loop: what workers do while it does not wait costs
 nothing.
@@ -91,7 +91,7 @@ class LoopWaits:
 
 
 def loop_waits(times: WorkerTimes, batches_per_step: float) -> LoopWaits:
-    """What the loop waits for; empty if no batch was given.
+    """The causes of the waits of the loop; empty if no batch was given.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def _held(times: WorkerTimes, totals: LoopTotals, steps: float) -> Held | None:
 
 
 def _held_ns(wait: BatchWait, items: list[SlowItem], median_ns: float) -> float:
-    """How much shorter a wait would be, had these items of its batch taken as long as others.
+    """The part of a wait that these items of its batch cause: time beyond that of other items.
 
     A batch of another iteration has the same number; its items were made at another time.
     """

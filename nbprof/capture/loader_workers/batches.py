@@ -118,8 +118,8 @@ class BatchTimer:
         self._watched.add(fetcher)
 
     def _may_time_items(self, count: int) -> bool:
-        """Whether the time of all batches so far leaves room to time so many items alone: a few
-        slow ones may be in any batch.
+        """Return whether timing so many items alone stays within its share of the time of all
+        batches: a few slow ones may be in any batch.
         """
         cost = self._items_cost_ns + (2 * count + 10) * CALL_NS
         if cost > _ITEMS_SHARE * self.totals.busy_ns:
@@ -178,7 +178,7 @@ class _Fetches:
         self._items_only = False
         self._collate: Any = None
         self._source: tuple[str, Any, Any] | None = None
-        # What it puts in place of these has it, and is had by it.
+        # A reference cycle would keep the dataset alive.
         itself = weakref.proxy(self)
         iterator = vars(fetcher).get("dataset_iter")
         if iterator is not None:

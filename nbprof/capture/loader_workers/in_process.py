@@ -91,7 +91,7 @@ class InProcess:
             timer.clear()
 
     def reports(self) -> list[dict[str, Any]]:
-        """What is known of each loader, as a worker would report it."""
+        """A report for each loader, like that of a worker."""
         about = {"worker": IN_PROCESS, "began_ns": 0, "start_ns": 0}
         return [
             {"loader": loader, **about, **timer.values()}

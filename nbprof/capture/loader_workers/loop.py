@@ -1,4 +1,4 @@
-"""What the loops over loaders with workers wait for, measured where they wait."""
+"""Measures the waits of loops over loaders with workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nbprof.core.worker_times import MOST_ROWS, MOST_WAITS
 
 
 class _Receipt:
-    """Times what a loop does to receive batches through the queue of an iterator.
+    """Times how a loop receives batches through the queue of an iterator.
 
     The wait for a batch that is not there yet is no part of it: it begins with the first byte.
     """
