@@ -8,20 +8,21 @@ begins with a folder whose `sitecustomize` has the interpreter start again as `n
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import sys
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
 from nbprof.capture.child_processes import works_alone
 from nbprof.capture.options import Options
 from nbprof.capture.ranks import position
 from nbprof.capture.script.job import Child, Parent
+from nbprof.capture.script.program import Work
+from nbprof.capture.script.run import Script, shared_logdir
 
 VARIABLE = "NBPROF_CHILDREN"
 """Environment variable that says, as JSON, how processes of a script are to be recorded."""
@@ -90,6 +91,18 @@ class Plan(NamedTuple):
         return Options(**{**self.options, **changes})
 
 
+def follow(options: Options, label: str, *, quiet: bool) -> tuple[Parent, Following] | None:
+    """Prepare to record the processes of a script; None where they cannot be in one run."""
+    place = position()
+    # Where the logdir cannot be written, the script is recorded elsewhere.
+    with contextlib.suppress(OSError):
+        logdir = shared_logdir(options)
+        if logdir is not None and (place is None or place.size == 1):
+            plan = Plan.of(options, logdir, label, quiet=quiet)
+            return plan.parent(), Following(plan)
+    return None
+
+
 class Following:
     """Lets processes that start from now on be recorded, until `remove`."""
 
@@ -115,7 +128,7 @@ class Following:
                 vars(process).pop("run", None)
 
         self._start = start
-        BaseProcess.start = started  # type: ignore[method-assign]
+        BaseProcess.start = started  # type: ignore[method-assign,assignment]
         self._path = os.environ.get("PYTHONPATH")
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(STARTUP), self._path]))
         os.environ[VARIABLE] = json.dumps(plan._asdict())
@@ -154,38 +167,6 @@ class Recorded:
             return
         recorder.run_within()
 
-    def _recorder(self, work: Work) -> Any:
-        from nbprof.capture.script.run import Script
-
+    def _recorder(self, work: Work) -> Script:
         options = self._plan.recording()
         return Script(work, options, None, quiet=self._plan.quiet, member=self._plan.child())
-
-
-class Work:
-    """A call, in the place of a program.
-
-    Parameters
-    ----------
-    label : str
-    call : callable
-    """
-
-    text = ""
-
-    def __init__(self, label: str, call: Callable[[], None]) -> None:
-        self.label = label
-        self.call = call
-
-    @property
-    def module(self) -> ModuleType:
-        """The main module of the process."""
-        return sys.modules["__main__"]
-
-    def code(self) -> CodeType | None:
-        """There is none to prepare."""
-        return None
-
-    def run(self, code: CodeType | None) -> None:
-        """Do it."""
-        del code
-        self.call()

@@ -513,7 +513,8 @@ def _is_dead(folder: Path) -> bool:
     try:
         process = psutil.Process(rank.facts["pid"])
         # Until its launcher has asked for it, or if another process has its number.
-        return process.status() == psutil.STATUS_ZOMBIE or _started(process) != rank.facts["ticks"]
+        is_zombie = bool(process.status() == psutil.STATUS_ZOMBIE)
+        return is_zombie or _started(process) != rank.facts["ticks"]
     except (psutil.Error, ValueError, KeyError):
         return False
 
