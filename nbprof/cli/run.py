@@ -78,11 +78,11 @@ def command(
     streams_as_started()
     find = program.module if module else program.script
     try:
-        found = find(script, args)
-        joined = follow(chosen, found.label, quiet=quiet) if children else None
+        main_program = find(script, args)
+        joined = follow(chosen, main_program.label, quiet=quiet) if children else None
         member, following = joined or (None, None)
         recorder = Script(
-            found, chosen, view.present, quiet=quiet, member=member, following=following
+            main_program, chosen, view.present, quiet=quiet, member=member, following=following
         )
     except CaptureError as error:
         raise click.UsageError(str(error)) from None

@@ -32,7 +32,7 @@ STARTUP = Path(__file__).with_name("startup")
 
 
 class Plan(NamedTuple):
-    """What the processes of a script need to know.
+    """Facts for the processes of a script.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Plan(NamedTuple):
     quiet: bool
 
     @classmethod
-    def of(cls, options: Options, logdir: Path, label: str, *, quiet: bool) -> Plan:
+    def for_script(cls, options: Options, logdir: Path, label: str, *, quiet: bool) -> Plan:
         """The plan of a script."""
         chosen = asdict(replace(options, logdir=str(logdir)))
         return cls(uuid.uuid4().hex[:12], str(logdir), label, chosen, quiet)
@@ -82,8 +82,8 @@ class Plan(NamedTuple):
         CaptureError
             As many are recorded already as may be.
         """
-        place = position()
-        rank = place.rank if place is not None else None
+        launched = position()
+        rank = launched.rank if launched is not None else None
         return Child(self.identity, Path(self.logdir), rank)
 
     def recording(self, **changes: Any) -> Options:
@@ -93,12 +93,12 @@ class Plan(NamedTuple):
 
 def follow(options: Options, label: str, *, quiet: bool) -> tuple[Parent, Following] | None:
     """Prepare to record the processes of a script; None where they cannot be in one run."""
-    place = position()
-    # Where the logdir cannot be written, the script is recorded elsewhere.
+    launched = position()
+    # A script whose logdir is read-only is recorded elsewhere.
     with contextlib.suppress(OSError):
         logdir = shared_logdir(options)
-        if logdir is not None and (place is None or place.size == 1):
-            plan = Plan.of(options, logdir, label, quiet=quiet)
+        if logdir is not None and (launched is None or launched.size == 1):
+            plan = Plan.for_script(options, logdir, label, quiet=quiet)
             return plan.parent(), Following(plan)
     return None
 

@@ -367,7 +367,7 @@ def _member(options: Options) -> Member | None:
 
 
 def shared_logdir(options: Options) -> Path | None:
-    """The logdir, ready for a run of several processes; None where each has a run of its own.
+    """Prepare the logdir for a run of several processes; None where they have separate runs.
 
     Raises
     ------
