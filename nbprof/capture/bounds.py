@@ -74,8 +74,11 @@ class Bounds:
     grew : callable, optional
         Called with the growth of the process since the end of the first recorded step, each time
         it is read.
-    look : callable, optional
-        Called as often, with or without a step.
+
+    Attributes
+    ----------
+    look : callable
+        Called each time, with or without a step.
     """
 
     def __init__(
@@ -86,7 +89,6 @@ class Bounds:
         reached: Callable[[str], None],
         trouble: Callable[[Note], None] = lambda _: None,
         grew: Callable[[int], None] = lambda _: None,
-        look: Callable[[], None] = lambda: None,
     ) -> None:
         self._seconds = seconds
         self._asked_gb = limit_gb
@@ -95,7 +97,7 @@ class Bounds:
         self._reached = reached
         self._trouble = trouble
         self._grew = grew
-        self._look = look
+        self.look: Callable[[], None] = lambda: None
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, name="nbprof-bounds", daemon=True)
         self.grown = 0
@@ -134,7 +136,7 @@ class Bounds:
             if time.monotonic() >= end:
                 self._reached(f"{self._seconds:g} s passed since the recording began (--seconds)")
                 return
-            self._look()
+            self.look()
             now = _resident(process)
             if not counted_from_step and self._has_step():
                 base, counted_from_step = now, True

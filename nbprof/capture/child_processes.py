@@ -1,4 +1,4 @@
-"""Whether the recorded code only waited for processes that it started, which nobody records."""
+"""Unrecorded processes that the recorded code started and only waited for."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _HELPERS = ("multiprocessing.", "concurrent.futures.", "torch.utils.data.", "job
 
 
 def works_alone(process: Any) -> bool:
-    """Return whether a process of `multiprocessing` that has not started will do work of its own,
-    and not calls of this one.
+    """Return whether a new process of `multiprocessing` does other work than calls of this one.
+
+    It must not have started, as it forgets its function then.
     """
     target = getattr(process, "_target", None) or type(process).run
     module = str(getattr(target, "__module__", "") or "")
@@ -91,9 +92,9 @@ def _command(pid: int) -> str:
     """The command line of a process; "" for a helper, or one that has ended."""
     with contextlib.suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")[:-1]
-        own = Path("/proc/self/cmdline").read_text(errors="replace").split("\0")[:-1]
+        this_program = Path("/proc/self/cmdline").read_text(errors="replace").split("\0")[:-1]
         text = " ".join(words)
-        if not words or words == own or "multiprocessing" in text or "loky" in text:
+        if not words or words == this_program or "multiprocessing" in text or "loky" in text:
             return ""
         if len(words) > 2 and words[1] == "-c" and Path(words[0]).name in ("sh", "bash", "zsh"):
             text = words[2]

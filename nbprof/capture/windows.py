@@ -243,8 +243,8 @@ class Windows:
                 self.end_soon,
                 lambda note: self.notes.append(note),
                 self._grew,
-                self._look,
             )
+            self._bounds.look = self._look
             self._bounds.start()
 
     def _look(self) -> None:

@@ -67,6 +67,7 @@ def command(
     """
     from nbprof.capture.options import options_of
     from nbprof.capture.script import program
+    from nbprof.capture.script.children import follow
     from nbprof.capture.script.run import Script, ended_by
 
     chosen = options_of(options)
@@ -77,7 +78,12 @@ def command(
     streams_as_started()
     find = program.module if module else program.script
     try:
-        recorder = Script(find(script, args), chosen, view.present, quiet=quiet, children=children)
+        main_program = find(script, args)
+        joined = follow(chosen, main_program.label, quiet=quiet) if children else None
+        member, following = joined or (None, None)
+        recorder = Script(
+            main_program, chosen, view.present, quiet=quiet, member=member, following=following
+        )
     except CaptureError as error:
         raise click.UsageError(str(error)) from None
     except Exception as error:
@@ -121,18 +127,19 @@ class _Shown:
                 self._write(f"nbprof: the report is in {self._report}")
 
     def _print(self, profile: Profile, location: str) -> None:
-        text, shown = profile.text(), str
+        # The text says how it failed.
+        lines = profile.receipt.lines
+        warnings = [x.text for x in lines if x.level == "warning" and x.key != CELL_FAILED]
+        texts = [profile.text(), *warnings]
         if self._redact:
             from nbprof.profiles.redaction import redactor
 
-            shown = redactor((profile.run,)).text
-        self._write(f"\n{shown(text)}")
+            texts = list(map(redactor((profile.run,)).text, texts))
+        self._write(f"\n{texts[0]}")
         if location:
             self._write(location)
-        for line in profile.receipt.lines:
-            # The text says how it failed.
-            if line.level == "warning" and line.key != CELL_FAILED:
-                self._write(f"nbprof: {shown(line.text)}")
+        for warning in texts[1:]:
+            self._write(f"nbprof: {warning}")
 
     def _write(self, text: str) -> None:
         # It may be closed, or nobody may read it any more.

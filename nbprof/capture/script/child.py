@@ -23,9 +23,9 @@ def main(words: list[str]) -> End:
     """
     try:
         if words[0] == "-m":
-            found = program.module(words[1], words[2:])
+            main_program = program.module(words[1], words[2:])
         else:
-            found = program.script(words[0], words[1:])
+            main_program = program.script(words[0], words[1:])
     except CaptureError as error:
         sys.stderr.write(f"{sys.executable}: {error}\n")
         return End(FAILED)
@@ -33,17 +33,19 @@ def main(words: list[str]) -> End:
         return ended_by(error)
     try:
         plan = Plan.inherited()
-        found.label = plan.label
-        recorder = Script(found, plan.recording(), None, quiet=plan.quiet, member=plan.child())
+        main_program.label = plan.label
+        recorder = Script(
+            main_program, plan.recording(), None, quiet=plan.quiet, member=plan.child()
+        )
     except Exception:
         # Too many, or no disk: the program runs as it would.
-        return _alone(found)
+        return _alone(main_program)
     return recorder.run()
 
 
-def _alone(found: program.Program) -> End:
+def _alone(main_program: program.Program) -> End:
     try:
-        found.run(found.code())
+        main_program.run(main_program.code())
     except BaseException as error:
         return ended_by(error)
     return End(0)

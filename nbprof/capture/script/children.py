@@ -8,20 +8,21 @@ begins with a folder whose `sitecustomize` has the interpreter start again as `n
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import sys
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
 from nbprof.capture.child_processes import works_alone
 from nbprof.capture.options import Options
 from nbprof.capture.ranks import position
 from nbprof.capture.script.job import Child, Parent
+from nbprof.capture.script.program import Work
+from nbprof.capture.script.run import Script, shared_logdir
 
 VARIABLE = "NBPROF_CHILDREN"
 """Environment variable that says, as JSON, how processes of a script are to be recorded."""
@@ -31,7 +32,7 @@ STARTUP = Path(__file__).with_name("startup")
 
 
 class Plan(NamedTuple):
-    """What the processes of a script need to know.
+    """Facts for the processes of a script.
 
     Attributes
     ----------
@@ -53,7 +54,7 @@ class Plan(NamedTuple):
     quiet: bool
 
     @classmethod
-    def of(cls, options: Options, logdir: Path, label: str, *, quiet: bool) -> Plan:
+    def for_script(cls, options: Options, logdir: Path, label: str, *, quiet: bool) -> Plan:
         """The plan of a script."""
         chosen = asdict(replace(options, logdir=str(logdir)))
         return cls(uuid.uuid4().hex[:12], str(logdir), label, chosen, quiet)
@@ -81,13 +82,25 @@ class Plan(NamedTuple):
         CaptureError
             As many are recorded already as may be.
         """
-        place = position()
-        rank = place.rank if place is not None else None
+        launched = position()
+        rank = launched.rank if launched is not None else None
         return Child(self.identity, Path(self.logdir), rank)
 
     def recording(self, **changes: Any) -> Options:
         """The options of the recording of a process."""
         return Options(**{**self.options, **changes})
+
+
+def follow(options: Options, label: str, *, quiet: bool) -> tuple[Parent, Following] | None:
+    """Prepare to record the processes of a script; None where they cannot be in one run."""
+    launched = position()
+    # A script whose logdir is read-only is recorded elsewhere.
+    with contextlib.suppress(OSError):
+        logdir = shared_logdir(options)
+        if logdir is not None and (launched is None or launched.size == 1):
+            plan = Plan.for_script(options, logdir, label, quiet=quiet)
+            return plan.parent(), Following(plan)
+    return None
 
 
 class Following:
@@ -115,7 +128,7 @@ class Following:
                 vars(process).pop("run", None)
 
         self._start = start
-        BaseProcess.start = started  # type: ignore[method-assign]
+        BaseProcess.start = started  # type: ignore[method-assign,assignment]
         self._path = os.environ.get("PYTHONPATH")
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(STARTUP), self._path]))
         os.environ[VARIABLE] = json.dumps(plan._asdict())
@@ -154,38 +167,6 @@ class Recorded:
             return
         recorder.run_within()
 
-    def _recorder(self, work: Work) -> Any:
-        from nbprof.capture.script.run import Script
-
+    def _recorder(self, work: Work) -> Script:
         options = self._plan.recording()
         return Script(work, options, None, quiet=self._plan.quiet, member=self._plan.child())
-
-
-class Work:
-    """A call, in the place of a program.
-
-    Parameters
-    ----------
-    label : str
-    call : callable
-    """
-
-    text = ""
-
-    def __init__(self, label: str, call: Callable[[], None]) -> None:
-        self.label = label
-        self.call = call
-
-    @property
-    def module(self) -> ModuleType:
-        """The main module of the process."""
-        return sys.modules["__main__"]
-
-    def code(self) -> CodeType | None:
-        """There is none to prepare."""
-        return None
-
-    def run(self, code: CodeType | None) -> None:
-        """Do it."""
-        del code
-        self.call()

@@ -186,7 +186,7 @@ class Member:
         runs = self._logdir / "plugins" / "profile"
         runs.mkdir(parents=True, exist_ok=True)
         name, number = proposal, 2
-        while not _made(runs / name):
+        while not _created(runs / name):
             name = f"{proposal}_{number}"
             number += 1
         agreed = name, now.isoformat(timespec="seconds")
@@ -316,7 +316,7 @@ class Member:
 
     @property
     def failure(self) -> str:
-        """How the job failed; "" if it did not, as far as is known."""
+        """The known failure of the job; "" without one."""
         info = CaptureInfo.read(self.run)
         return info.error if info is not None else ""
 
@@ -331,7 +331,7 @@ class Member:
             for folder in self._home.glob("rank*"):
                 if self._rank(folder) < self.rank and not _is_dead(folder):
                     return False
-            return _made(self._home / _SHOWN)
+            return _created(self._home / _SHOWN)
 
     def leave(self) -> None:
         """Remove what is only there while the job runs."""
@@ -345,9 +345,9 @@ class Member:
         were killed is not known here.
         """
         with self._locked():
-            others = [folder for folder in self._home.glob("rank*") if folder != self._folder]
+            remaining = [folder for folder in self._home.glob("rank*") if folder != self._folder]
             self._remove_folder()
-            return not any(map(_runs_here, others))
+            return not any(map(_runs_here, remaining))
 
     def _remove_folder(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -451,7 +451,7 @@ class Child(Parent):
     """
 
     def __init__(self, identity: str, logdir: Path, rank: int | None = None) -> None:
-        self._wanted = rank
+        self._rank_of_launcher = rank
         super().__init__(identity, logdir)
 
     def _enter(self) -> None:
@@ -459,8 +459,8 @@ class Child(Parent):
         if len(taken) >= MOST_CHILDREN:
             raise CaptureError(f"{MOST_CHILDREN} processes of the script are recorded already")
         self.rank = max(taken, default=-1) + 1
-        if self._wanted is not None and self._wanted not in taken:
-            self.rank = self._wanted
+        if self._rank_of_launcher is not None and self._rank_of_launcher not in taken:
+            self.rank = self._rank_of_launcher
         Member._enter(self)
 
     def joins(self, steps: int) -> bool:
@@ -492,7 +492,7 @@ class Child(Parent):
             shutil.rmtree(self._home, ignore_errors=True)
 
 
-def _made(folder: Path) -> bool:
+def _created(folder: Path) -> bool:
     """Make a folder; returns False if it is there already."""
     try:
         folder.mkdir()
@@ -513,7 +513,8 @@ def _is_dead(folder: Path) -> bool:
     try:
         process = psutil.Process(rank.facts["pid"])
         # Until its launcher has asked for it, or if another process has its number.
-        return process.status() == psutil.STATUS_ZOMBIE or _started(process) != rank.facts["ticks"]
+        is_zombie = bool(process.status() == psutil.STATUS_ZOMBIE)
+        return is_zombie or _started(process) != rank.facts["ticks"]
     except (psutil.Error, ValueError, KeyError):
         return False
 

@@ -8,7 +8,7 @@ import contextlib
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader, SourcelessFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -92,10 +92,41 @@ class Program:
 
         return followed(tree, Text(self.text), vars(self.module), {})
 
-    def run(self, code: CodeType) -> None:
+    def run(self, code: CodeType | None) -> None:
         """Run it as `__main__`, which it remains: threads and exit handlers need it later."""
         sys.modules[_MAIN] = self.module
-        exec(code, vars(self.module))  # noqa: S102 - running the program is the task
+        if code is not None:
+            exec(code, vars(self.module))  # noqa: S102 - running the program is the task
+
+
+class Work:
+    """A call, in the place of a program.
+
+    Parameters
+    ----------
+    label : str
+    call : callable
+    """
+
+    text = ""
+
+    def __init__(self, label: str, call: Callable[[], None]) -> None:
+        self.label = label
+        self.call = call
+
+    @property
+    def module(self) -> ModuleType:
+        """The main module of the process."""
+        return sys.modules["__main__"]
+
+    def code(self) -> CodeType | None:
+        """There is none to prepare."""
+        return None
+
+    def run(self, code: CodeType | None) -> None:
+        """Do it."""
+        del code
+        self.call()
 
 
 def _decoded(content: bytes) -> str:

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import CodeType, TracebackType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from nbprof.capture import describe, ranks, recorded
 from nbprof.capture.describe import EndedBySignalError
 from nbprof.capture.place import DEFAULT, ignore_by_git
 from nbprof.capture.script.exits import Exits, wait_for_threads
 from nbprof.capture.script.job import Member, job, requested_name
-from nbprof.capture.script.program import Program
+from nbprof.capture.script.program import Program, Work
 from nbprof.capture.session import Session
 from nbprof.capture.shield import Shield
 from nbprof.core.errors import NbprofError
@@ -27,7 +27,6 @@ from nbprof.sources.urls import is_url
 
 if TYPE_CHECKING:
     from nbprof.capture.options import Options
-    from nbprof.capture.script.children import Following, Work
     from nbprof.profiles.profile import Profile
     from nbprof.sources.recording import Recording
 
@@ -57,6 +56,16 @@ class End(NamedTuple):
     interrupted: bool = False
 
 
+class Following(Protocol):
+    """Lets the processes that a program starts be recorded."""
+
+    def install(self) -> None:
+        """Begin."""
+
+    def remove(self) -> None:
+        """End."""
+
+
 class Script:
     """Records one program.
 
@@ -75,8 +84,8 @@ class Script:
         True to write nothing of nbprof's own.
     member : Member, optional
         This process among those of the run; by default a rank of a job, if it is one.
-    children : bool
-        True to record the Python processes that the program starts, too.
+    following : Following, optional
+        Lets the Python processes that the program starts be recorded, too.
 
     Raises
     ------
@@ -92,17 +101,15 @@ class Script:
         *,
         quiet: bool = False,
         member: Member | None = None,
-        children: bool = False,
+        following: Following | None = None,
     ) -> None:
         self._program = program
         self._options = options
         self._present = present
         self._quiet = quiet
         self._session: Session | None = None
-        self._following: Following | None = None
+        self._following = following
         self._member = member or _member(options)
-        if children and self._member is None:
-            self._follow(options)
         self._exits = Exits(self._before_exit)
         self._saving = False
         # The program may replace or close it.
@@ -132,16 +139,6 @@ class Script:
         self._finish(failed)
         self._exits.remove()
         return end
-
-    def _follow(self, options: Options) -> None:
-        """Let the processes of the program join its run."""
-        from nbprof.capture.script.children import Following, Plan
-
-        logdir = _shared_logdir(options)
-        if logdir is not None:
-            plan = Plan.of(options, logdir, self._program.label, quiet=self._quiet)
-            self._member = plan.parent()
-            self._following = Following(plan)
 
     def run_within(self) -> None:
         """Run the program inside another one, which sees its exceptions, and end the recording."""
@@ -362,15 +359,15 @@ def _member(options: Options) -> Member | None:
         return None
     requested_name(os.environ)
     try:
-        logdir = _shared_logdir(options)
+        logdir = shared_logdir(options)
         return Member(job(position, os.environ), logdir) if logdir is not None else None
     except Exception:
         # Then this rank records a separate run.
         return None
 
 
-def _shared_logdir(options: Options) -> Path | None:
-    """The logdir, ready for a run of several processes; None where each has a run of its own.
+def shared_logdir(options: Options) -> Path | None:
+    """Prepare the logdir for a run of several processes; None where they have separate runs.
 
     Raises
     ------

@@ -18,7 +18,7 @@ def _own_folder() -> str:
 
 def _give_way() -> None:
     """Import the module of this name that this one hides."""
-    own = sys.modules.pop("sitecustomize")
+    this_module = sys.modules.pop("sitecustomize")
     here = _own_folder()
     sys.path[:] = [path for path in sys.path if os.path.abspath(path or ".") != here]  # noqa: PTH100
     try:
@@ -26,23 +26,23 @@ def _give_way() -> None:
     except ImportError as error:
         if error.name != "sitecustomize":
             raise
-        sys.modules["sitecustomize"] = own
+        sys.modules["sitecustomize"] = this_module
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]] | None:
     """Split the arguments of the interpreter into its options and the program; None if there is
     none that can be recorded.
     """
-    at = 1
-    while at < len(words):
-        word = words[at]
+    index = 1
+    while index < len(words):
+        word = words[index]
         if word == "-m":
-            return (words[1:at], words[at:]) if at + 1 < len(words) else None
+            return (words[1:index], words[index:]) if index + 1 < len(words) else None
         if not word.startswith("-"):
-            return words[1:at], words[at:]
+            return words[1:index], words[index:]
         if word == "-" or (not word.startswith(("--", "-W", "-X")) and set(word) & set("cm")):
             return None
-        at += 2 if word in ("-W", "-X", "--check-hash-based-pycs") else 1
+        index += 2 if word in ("-W", "-X", "--check-hash-based-pycs") else 1
     return None
 
 
@@ -50,8 +50,8 @@ def _is_of_the_person(program: list[str]) -> bool:
     """Return whether a program is not installed: launchers, workers of libraries and tools are."""
     from importlib.util import find_spec
 
-    place: str | None = program[0]
-    if place == "-m":
+    location: str | None = program[0]
+    if location == "-m":
         if program[1].partition(".")[0] == "nbprof":
             return False
         # Python looks there first, but not yet.
@@ -60,14 +60,14 @@ def _is_of_the_person(program: list[str]) -> bool:
         del sys.path[0]
         if spec is None:
             return False
-        place = spec.origin or next(iter(spec.submodule_search_locations or ()), None)
-    if not place or not os.path.exists(place):  # noqa: PTH110
+        location = spec.origin or next(iter(spec.submodule_search_locations or ()), None)
+    if not location or not os.path.exists(location):  # noqa: PTH110
         # Python says so.
         return False
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix}
-    place = os.path.abspath(place)  # noqa: PTH100
-    inside = [place.startswith(os.path.join(prefix, "")) for prefix in prefixes]  # noqa: PTH118
-    return not any(inside) and "site-packages" not in place and _finds(find_spec("nbprof"))
+    location = os.path.abspath(location)  # noqa: PTH100
+    installed = [location.startswith(os.path.join(prefix, "")) for prefix in prefixes]  # noqa: PTH118
+    return not any(installed) and "site-packages" not in location and _finds(find_spec("nbprof"))
 
 
 def _finds(spec: ModuleSpec | None) -> bool:
@@ -81,13 +81,13 @@ def _finds(spec: ModuleSpec | None) -> bool:
 def _again() -> None:
     split = _split(sys.orig_argv)
     # The process keeps its number when it starts again.
-    own = str(os.getpid())
-    if os.environ.get("NBPROF_STARTED_AGAIN") == own or not os.environ.get("NBPROF_CHILDREN"):
+    process = str(os.getpid())
+    if os.environ.get("NBPROF_STARTED_AGAIN") == process or not os.environ.get("NBPROF_CHILDREN"):
         return
     if split and _is_of_the_person(split[1]):
         options, program = split
         recorder = ["-m", "nbprof.capture.script.child"]
-        os.environ["NBPROF_STARTED_AGAIN"] = own
+        os.environ["NBPROF_STARTED_AGAIN"] = process
         os.execv(sys.executable, [sys.executable, *options, *recorder, *program])  # noqa: S606
 
 
