@@ -537,12 +537,12 @@ def capture(**facts):
                 )
             },
             "partial",
-            "Fit was ended by an exception in step 5, after 4 complete steps.The dashboard shows",
+            "Fit was ended by an exception in step 5, after 4 complete steps.Recorded up to that point",
         ),
         (
             {"capture": capture(cell_failed=True, error="cell failed: ValueError: too lo…")},
             "partial",
-            "The cell failed: ValueError: too lo…The dashboard shows",
+            "The cell failed: ValueError: too lo…Recorded up to that point",
         ),
         (
             {"capture": capture(cell_failed=True), "steps": 0},
