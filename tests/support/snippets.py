@@ -9,6 +9,7 @@ environment variables, threads and the options of frameworks, so a process of th
 from __future__ import annotations
 
 import ast
+import atexit
 import importlib
 import json
 import re
@@ -339,6 +340,8 @@ def failures(kind: str) -> Iterator[dict[str, str]]:
         code = complete(text).replace("nbprof.serve(6009)", "nbprof.serve(0)")
         result = shell.run_cell(code, store_history=True)
         shell.run_cell("%unload_ext nbprof")
+        # As the process ends, each shell would collect all garbage: minutes on a busy machine.
+        atexit.unregister(shell.atexit_operations)
         if not result.success:
             error = result.error_before_exec or result.error_in_exec
             yield {
