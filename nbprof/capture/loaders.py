@@ -155,8 +155,9 @@ class Loaders:
             if iteration is None:
                 # It was made before the recording.
                 iteration = self._iterations[iterator] = _Iteration(_of_iterator(iterator))
-            self.workers.gave(iterator, self._now() - began.wall)
-            self._add(iteration, began)
+            ended = self.clocks()
+            self.workers.gave(iterator, ended.wall - began.wall)
+            self._add(iteration, began, ended)
 
     def steps_gave(self, began: Clocks) -> None:
         """`nbprof.steps` got an item, from no iterator of a framework, that it asked for then.
@@ -164,10 +165,10 @@ class Loaders:
         Never raises.
         """
         with contextlib.suppress(Exception):
-            self._add(self._of_steps, began)
+            self._add(self._of_steps, began, self.clocks())
 
-    def _add(self, iteration: _Iteration, began: Clocks) -> None:
-        ended, last, loader = self.clocks(), iteration.last, iteration.loader
+    def _add(self, iteration: _Iteration, began: Clocks, ended: Clocks) -> None:
+        last, loader = iteration.last, iteration.loader
         iteration.last = ended
         if last is None:
             return

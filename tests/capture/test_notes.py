@@ -90,6 +90,8 @@ ALL = [
     *notes.without_npu(["--aic-metrics"]),
     notes.without_effect("--python has no effect"),
     *notes.gpu_not_recorded(["CUPTI initialization failed"]),
+    notes.children_not_recorded(["python train.py"], "cell"),
+    notes.children_not_recorded(["Process-1", "Process-2"], "script"),
 ]
 
 
