@@ -10,7 +10,6 @@ from nbprof.core import remedies
 from nbprof.core.receipt import Note, info, warning
 from nbprof.core.sidecar import BATCHES_OF_KERAS, KERAS_STEPS
 from nbprof.core.units import duration_text, join_some, listed, plural
-from nbprof.sources.recording import SCRIPT
 
 if TYPE_CHECKING:
     from nbprof.capture.loader_workers.watch import Missing
@@ -50,6 +49,9 @@ def gpu_not_recorded(lines: list[str]) -> list[Note]:
 
 def children_not_recorded(names: Sequence[str], by: str) -> Note:
     """The program did nothing but wait for processes that it had started."""
+    # Not at the top: it imports NumPy.
+    from nbprof.sources.recording import SCRIPT
+
     remedy = "nbprof run --children records them"
     if by != SCRIPT:
         remedy = (

@@ -40,7 +40,14 @@ def sleep(text="import time; time.sleep(2)"):
     subprocess.run([sys.executable, "-c", text], check=True)
 
 
+@pytest.fixture
+def idle(monkeypatch):
+    """Threads that earlier tests left in this process may work meanwhile."""
+    monkeypatch.setattr(child_processes, "_cpu_s", lambda: 0.0)
+
+
 @LINUX
+@pytest.mark.usefixtures("idle")
 def test_a_cell_that_waits_for_a_program_names_it(recorded):
     text = text_of(recorded(sleep), "children_not_recorded")
     assert "import time; time.sleep(2)" in text
@@ -49,6 +56,7 @@ def test_a_cell_that_waits_for_a_program_names_it(recorded):
 
 
 @LINUX
+@pytest.mark.usefixtures("idle")
 def test_a_line_of_the_shell_is_named_as_it_was_written(recorded):
     text = text_of(
         recorded(lambda: subprocess.run(["sh", "-c", "sleep 2; true"], check=True)),
@@ -69,6 +77,7 @@ def nap():
 
 
 @LINUX
+@pytest.mark.usefixtures("idle")
 def test_processes_are_named_and_helpers_are_not(recorded):
     context = multiprocessing.get_context("fork")
 
