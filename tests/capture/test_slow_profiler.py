@@ -83,7 +83,9 @@ def test_the_bare_step_time_and_the_slowdown_are_those_of_the_programs_own_clock
     low, high = np.percentile(run.bare_ms, [10, 90])
     assert low <= bare_ms <= 1.05 * high
     slowest, fastest = np.percentile(run.recorded_ms, [90, 10]) / bare_ms
-    assert 0.95 * fastest <= overview["recording_slowdown"] <= 1.05 * slowest
+    slowdown = overview["recording_slowdown"]
+    # Unknown where others used the machine so much that the bare steps changed meanwhile.
+    assert slowdown is None or 0.95 * fastest <= slowdown <= 1.05 * slowest
     # Nearly all of a recorded step is the profiler's.
     assert overview["step_time_ms"] > 3 * bare_ms
 
