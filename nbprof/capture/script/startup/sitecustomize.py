@@ -56,8 +56,10 @@ def _is_of_the_person(program: list[str]) -> bool:
             return False
         # Python looks there first, but not yet.
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
-        spec = find_spec(program[1].partition(".")[0])
-        del sys.path[0]
+        try:
+            spec = find_spec(program[1].partition(".")[0])
+        finally:
+            del sys.path[0]
         if spec is None:
             return False
         location = spec.origin or next(iter(spec.submodule_search_locations or ()), None)
