@@ -23,7 +23,7 @@ _WAIT = Threshold(
     high=INPUT_HIGH,
 )
 _PICKLED = Threshold(
-    f"{_WAIT.text}, ≥ {{megabytes:g}} megabytes per batch", **_WAIT.numbers, megabytes=1.0
+    f"{_WAIT.text}, ≥ {{megabytes:g}} million bytes per batch", **_WAIT.numbers, megabytes=1.0
 )
 
 _AS_READY = (
