@@ -66,6 +66,7 @@ def test_a_line_of_the_shell_is_named_as_it_was_written(recorded):
 
 
 @LINUX
+@pytest.mark.usefixtures("idle")
 def test_a_script_is_told_the_option(recorded):
     text = text_of(recorded(sleep, by="script"), "children_not_recorded")
     assert text.startswith("The script waited for processes")

@@ -17,7 +17,7 @@ def test_a_kernel_works_on_after_ctrl_c_at_any_moment(framework, tmp_path):
     require(framework)
     became = []
     for number, presses, out, wrong in storm(framework, 1, range(CELLS), tmp_path):
-        assert not wrong, (number, presses, wrong)
+        assert not wrong, "\n".join([f"cell {number} {presses}", *wrong])
         became.append(out.became)
         print(
             f"cell {number} {presses}: {out.became}, answered {out.answer_s:.2f} s after the last Ctrl-C"

@@ -291,19 +291,29 @@ class Member:
             time.sleep(_POLL_S)
 
     def _note_killed(self) -> None:
-        killed = []
-        for folder in sorted(self._home.glob("rank*")):
-            if folder != self._folder and _is_dead(folder):
-                killed.append(
-                    RankEnd(self._rank(folder), _last_words(folder), False, time.time(), True)
-                )
-        if not killed:
+        if not self._dead():
             return
         with self._locked():
+            # A rank that was about to begin or to end when it was looked at has done so by now.
+            dead = self._dead()
+            ended = {row["rank"] for row in self._ends if row["ended"]}
             recorded = {row["rank"] for row in self._ends if row["recorded"]}
-            self._write([end._replace(recorded=end.rank in recorded) for end in killed])
-        for end in killed:
-            shutil.rmtree(self._home / f"rank{end.rank}", ignore_errors=True)
+            killed = [
+                RankEnd(rank, _last_words(folder), rank in recorded, time.time(), True)
+                for rank, folder in dead.items()
+                if rank not in ended
+            ]
+            if killed:
+                self._write(killed)
+        for folder in dead.values():
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _dead(self) -> dict[int, Path]:
+        """The folders of other ranks whose process is gone."""
+        folders = sorted(self._home.glob("rank*"))
+        return {
+            self._rank(each): each for each in folders if each != self._folder and _is_dead(each)
+        }
 
     @staticmethod
     def _rank(folder: Path) -> int:
