@@ -156,8 +156,9 @@ def test_ctrl_c_gives_what_both_have_recorded(trainers):
         r"the recording was stopped early, after \d+\.\d of 120 s",
         text_of(profile.run.capture.notes, "stopped_early"),
     )
-    # Nothing is left open there.
-    assert len(sample(trainers[0], trainers[1], duration_ms=100, retries=0).hosts) == 2
+    # Nothing is left open there. A busy machine may take a step in more than 100 ms.
+    after = sample(trainers[0], trainers[1], duration_ms=300, retries=8)
+    assert len(after.hosts) == 2, after.run.capture.warnings
 
 
 def test_one_is_killed_in_the_middle_and_the_other_is_kept(trainers):
