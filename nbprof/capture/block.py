@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from nbprof.capture.experiments.requests import ARGUMENT, BUDGET_S, check_try
 from nbprof.capture.options import ALL, Options, options_of, signature
-from nbprof.capture.origin import BLOCK, Rerun, Unrepeatable
+from nbprof.capture.origin import BLOCK, PROCESSES, Rerun, Unrepeatable
 from nbprof.capture.shield import Shield
 from nbprof.core import remedies
 from nbprof.core.errors import CaptureError, NbprofError
 from nbprof.core.garbage import importing
 
 if TYPE_CHECKING:
+    from nbprof.capture.script.of_cell import Processes
     from nbprof.capture.session import Session
     from nbprof.profiles.profile import Profile
     from nbprof.sources.recording import Recording
@@ -85,6 +86,8 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
         check_try(self._try or "", self._budget, ARGUMENT)
         self._options = options_of(options)
         self._session: Session | None = None
+        self._processes: Processes | None = None
+        self.several = False
         self._reason = "the block has not run yet"
         self.result: Profile | None = None
         self.recording: Recording | None = None
@@ -115,6 +118,10 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
 
         self._reason = "the block has not ended yet"
         self._session = Session(self._options)
+        if self._options.children:
+            from nbprof.capture.script.of_cell import Processes
+
+            self._processes = Processes(self._session, quiet=False)
         messages = self._session.messages
         try:
             self._session.start()
@@ -130,6 +137,8 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
             # The block will not run, so nobody would end it.
             self._session.stop()
             raise
+        if self._processes is not None and self._session is not None:
+            self._processes.begin()
         for message in messages:
             warnings.warn(message, RuntimeWarning, stacklevel=stacklevel)
 
@@ -137,7 +146,12 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
         session, self._session = self._session, None
         if session is None:
             return
+        processes, self._processes = self._processes, None
+        if processes is not None:
+            processes.stop()
         recording = session.stop(error)
+        whole = processes.end(recording, error) if processes is not None else None
+        recording, self.several = whole or recording, whole is not None
         for note in session.elsewhere:
             warnings.warn(f"nbprof: {note.text}", RuntimeWarning, stacklevel=stacklevel)
         later = None
@@ -164,7 +178,7 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
                     from nbprof.profiles.load import open_recording
 
                 self.result = open_recording(recording)
-            self.result.run.origin = Unrepeatable(BLOCK)
+            self.result.run.origin = Unrepeatable(PROCESSES if self.several else BLOCK)
         except KeyboardInterrupt:
             self._reason = (
                 f'reading the run was interrupted: nbprof.load("{recording.path}") opens it'
@@ -181,6 +195,9 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
 
     def _give_up(self, reason: str, stacklevel: int) -> None:
         self._session = None
+        processes, self._processes = self._processes, None
+        if processes is not None:
+            processes.end(None, None)
         self._reason = reason
         warnings.warn(f"nbprof: {reason}", RuntimeWarning, stacklevel=stacklevel)
 
@@ -336,7 +353,7 @@ class Calls:
         kwargs: dict[str, Any],
     ) -> None:
         """Have the profile know its call, to run it again."""
-        if block.result is None or block.recording is None:
+        if block.result is None or block.recording is None or block.several:
             return
         from nbprof.capture.experiments import program
 

@@ -52,14 +52,26 @@ def children_not_recorded(names: Sequence[str], by: str) -> Note:
     # Not at the top: it imports NumPy.
     from nbprof.sources.recording import SCRIPT
 
-    remedy = "nbprof run --children records them"
-    if by != SCRIPT:
-        remedy = (
-            "To record what runs in them, write it as a script: !nbprof run --children train.py, or"
-            " under a launcher !torchrun --nproc-per-node 2 -m nbprof run train.py"
-        )
+    remedy = {SCRIPT: "nbprof run --children", "cell": "%%nbprof --children"}.get(
+        by, "nbprof.profile(children=True)"
+    )
+    remedy = f"{remedy} records them if they are programs of Python"
     text = f"The {by} waited for processes that are not recorded: {join_some(names)}. {remedy}."
     return warning("children_not_recorded", text)
+
+
+def children_refused(why: str) -> Note:
+    """`children` has no effect."""
+    return warning("children_not_recorded", f"Its processes are not recorded: {why}.")
+
+
+def children_still_run(count: int, by: str, path: str) -> Note:
+    """Processes run on after the program that started them."""
+    text = (
+        f"{plural(count, 'process', 'processes')} that the {by} started still ran at its end:"
+        f' nbprof.load("{path}") has their recordings once they have ended'
+    )
+    return warning("children_still_run", text)
 
 
 # Steps

@@ -174,6 +174,16 @@ class Options:
         type=int,
         setting=Setting("Host level", limits={"minimum": 0, "maximum": 3}, note="Not for PyTorch."),
     )
+    children: bool = option(
+        False,
+        "also record the Python processes that it starts, as further hosts of its run",
+        negative="don't",
+        more=(
+            "see [Processes that a cell or a script"
+            " starts](#processes-that-a-cell-or-a-script-starts)"
+        ),
+        not_in_callback="record the script with `nbprof run --children`",
+    )
     aic_metrics: str = option(
         AIC_METRICS[0],
         "counters of an NPU's AI Cores, one group at a time: PipeUtilization,"

@@ -16,6 +16,11 @@ BLOCK = (
     " with @nbprof.profile, and try it on that profile."
 )
 
+PROCESSES = (
+    "A cell whose processes were recorded cannot run again for experiments. Record it without"
+    " children to try a remedy in its own process."
+)
+
 
 class Rerun:
     """A program that can run again.

@@ -77,6 +77,8 @@ class Session:
         After `stop`, what was recorded.
     failure : str
         After `stop`, why nothing was recorded.
+    called : str
+        The recorded unit in sentences; "" for a cell or a script.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class Session:
         self.recording: Recording | None = None
         self.failure = ""
         self.superseded = False
+        self.called = ""
         self._source = source
         self._choice = choose(self.options.backend, source, namespace)
         self._patches = Patches()
@@ -119,8 +122,8 @@ class Session:
 
     @property
     def unit(self) -> str:
-        """The recorded unit: cell or script."""
-        return SCRIPT if self.windows.by == SCRIPT else "cell"
+        """The recorded unit: cell, script, or a process that one of them started."""
+        return self.called or (SCRIPT if self.windows.by == SCRIPT else "cell")
 
     @property
     def awaited(self) -> list[str]:

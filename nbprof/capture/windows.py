@@ -8,7 +8,7 @@ import itertools
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -354,9 +354,14 @@ class Windows:
 
     def restart(self) -> None:
         """Restart the profiler without the recording so far: a device is new. Never raises."""
+        if self._drop():
+            self.begin()
+
+    def _drop(self) -> bool:
+        """Stop the profiler, and drop what it has recorded; returns whether it ran."""
         with self._change, shielded(soon=True):
             if not self.recording or self.backend is None or self.folder is None:
-                return
+                return False
             self.recording = False
             self.clock.open_marker = self.clock.open_wait = self.clock.recorded_step = None
             self._line_times()
@@ -367,7 +372,25 @@ class Windows:
             self.clock.times.window_ends()
             self.folder.discard()
             self.notes = [note for note in self.notes if note not in self._start_notes]
-        self.begin()
+        return True
+
+    @contextlib.contextmanager
+    def paused_for_fork(self) -> Iterator[None]:
+        """Stop the profiler of a program that has recorded no step while it forks a process.
+
+        A process that is forked while PyTorch's profiler runs cannot start one itself.
+        """
+        paused = False
+        if self.clock.marked == self._since.marked and self.ends_here:
+            backends = getattr(self.backend, "frameworks", [self.backend])
+            if any(backend is not None and backend.name == "torch" for backend in backends):
+                paused = self._drop()
+        try:
+            yield
+        finally:
+            # Not in the forked process, which has forgotten this recording.
+            if paused and not self._over:
+                self.begin()
 
     def end(self) -> None:
         """Stop the framework's profiler, and move its files to the logdir. Never raises."""

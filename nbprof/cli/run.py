@@ -39,11 +39,6 @@ if TYPE_CHECKING:
     metavar="N",
     help="Trace events to include in the report; 20,000 by default.",
 )
-@click.option(
-    "--children",
-    is_flag=True,
-    help="Also record the Python processes that SCRIPT starts, as further hosts of its run.",
-)
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing; the run is saved all the same.")
 @source.redacted
 @click.argument("script", shell_complete=source.files)
@@ -54,7 +49,6 @@ def command(
     args: tuple[str, ...],
     report: Path | None,
     events: int | None,
-    children: bool,
     quiet: bool,
     redact: bool,
     **options: Any,
@@ -79,7 +73,7 @@ def command(
     find = program.module if module else program.script
     try:
         main_program = find(script, args)
-        joined = follow(chosen, main_program.label, quiet=quiet) if children else None
+        joined = follow(chosen, main_program.label, quiet=quiet) if chosen.children else None
         member, following = joined or (None, None)
         recorder = Script(
             main_program, chosen, view.present, quiet=quiet, member=member, following=following

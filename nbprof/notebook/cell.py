@@ -17,7 +17,7 @@ from IPython.core.error import UsageError
 from nbprof.capture import recorded
 from nbprof.capture.experiments.requests import OPTION, check_try
 from nbprof.capture.option_field import Setting, documented, option
-from nbprof.capture.origin import Rerun
+from nbprof.capture.origin import PROCESSES, Rerun, Unrepeatable
 from nbprof.capture.shield import Shield, shielded
 from nbprof.core.errors import CaptureError, NbprofError
 from nbprof.core.garbage import importing
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from nbprof.capture.clock import StepClock
     from nbprof.capture.options import Options
+    from nbprof.capture.script.of_cell import Processes
     from nbprof.capture.session import Session
     from nbprof.core.unfinished import Unfinished
     from nbprof.notebook.live_status import Strip
@@ -173,6 +174,7 @@ class Cell:
         self._notes = notes
         self._slot = Slot(shell)
         self._session: Session | None = None
+        self._processes: Processes | None = None
         self._strip: Strip | None = None
         self._shield = Shield()
         self.stored = True
@@ -223,6 +225,10 @@ class Cell:
         session.windows.label = recording_label(self._shell, stored=self.stored)
         session.windows.notebook = notebook_name(self._shell)
         session.windows.by = "cell"
+        if self._options.children:
+            from nbprof.capture.script.of_cell import Processes
+
+            self._processes = Processes(session, quiet=self._show.quiet)
         if not self._show.quiet:
             # Now, since imports during the recording are part of the first step. Errors are
             # reported when it is shown.
@@ -235,6 +241,8 @@ class Cell:
         for message in session.messages:
             sys.stderr.write(f"{self._redacted(message)}\n")
         if refusal:
+            if self._processes is not None:
+                self._processes.end(None, None)
             return
         self._session = session
         if not self._show.quiet:
@@ -245,6 +253,8 @@ class Cell:
                         str(recording.facts.get("display") or ""),
                         f"nbprof: {self._redacted(recording.sentence)}",
                     )
+        if self._processes is not None:
+            self._processes.begin()
         session.windows.code_begins()
 
     def _unfinished(self) -> list[Unfinished]:
@@ -286,6 +296,8 @@ class Cell:
             if session is None:
                 return
             session.windows.code_ends()
+            if self._processes is not None:
+                self._processes.stop()
             try:
                 self._cell_ended(session)
                 self._finish(session, error)
@@ -310,7 +322,12 @@ class Cell:
                 live_status.end()
 
     def _finish(self, session: Session, error: BaseException | None) -> None:
-        recording, message = recorded.end(session, error)
+        own, message = recorded.end(session, error)
+        whole, processes = None, self._processes
+        if processes is not None:
+            whole = processes.end(own, error)
+            message = session.failure or message
+        recording = whole or own
         for note in session.elsewhere:
             sys.stderr.write(f"nbprof: {self._redacted(note.text)}\n")
         if isinstance(error, KeyboardInterrupt):
@@ -319,27 +336,30 @@ class Cell:
         if recording is None:
             self._say(message)
         else:
-            self._open(recording)
+            self._open(recording, again=whole is None)
 
-    def _open(self, recording: Recording) -> None:
+    def _open(self, recording: Recording, *, again: bool) -> None:
+        """Read and show a recording; `again` is True if its cell can run again."""
         with importing():
             from nbprof.profiles.load import open_recording
 
-        again = "run the cell again"
+        remedy = "run the cell again"
         if not recording.temporary or recording.url:
             path = recording.url if recording.temporary else recording.path
-            again = f'nbprof.load("{path}") opens it'
-        interrupted = f"reading the run was interrupted: {again}"
+            remedy = f'nbprof.load("{path}") opens it'
+        interrupted = f"reading the run was interrupted: {remedy}"
         try:
             with self._shield.opened():
                 profile = open_recording(recording, progress=self._stage)
             interrupted = "the analysis was interrupted; the run is saved: %nbprof shows it"
             if not recording.temporary:
-                interrupted += f", {again}"
-            profile.run.origin = self._origin(recording, profile)
+                interrupted += f", {remedy}"
+            profile.run.origin = Unrepeatable(PROCESSES)
+            if again:
+                profile.run.origin = self._origin(recording, profile)
             if self._show.out:
                 self._shell.user_ns[self._show.out] = profile
-            if self._show.probe:
+            if self._show.probe and again:
                 with self._shield.opened():
                     self._probe(recording, profile)
             if self._show.try_:
@@ -354,7 +374,7 @@ class Cell:
         except Exception as error:
             self._say(
                 f"the run was recorded, but could not be shown ({type(error).__name__}: {error}):"
-                f" {again}"
+                f" {remedy}"
             )
 
     def _probe(self, recording: Recording, profile: Profile) -> None:

@@ -29,6 +29,8 @@ COSTLY = ("host_level", "memory", "python", "shapes", "stacks")
 """Options that lengthen recorded steps."""
 SCRIPT = "script"
 """`CaptureInfo.by` of a program that `nbprof run` recorded."""
+PROCESS = "process"
+"""A process that a recorded program started, in sentences."""
 RECORDED_EARLIER = "recorded_earlier"
 """Key of the notes of recorders that wrote only texts."""
 
@@ -222,7 +224,8 @@ class CaptureInfo:
         self.cell_failed, self.error = bool(failed), ""
         if failed:
             first = min(failed, key=lambda row: float(row["ended"]))
-            self.error = first["error"].replace("script", f"script of rank {first['rank']}", 1)
+            unit, _, how = first["error"].partition(" ")
+            self.error = f"{unit} of rank {first['rank']} {how}"
 
     @property
     def costly_options(self) -> dict[str, str]:

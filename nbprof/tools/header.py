@@ -180,7 +180,7 @@ def _dropped(skipped: dict[str, int]) -> str:
 
 def _failure(error: str) -> str:
     """The cause of the failure of the cell, or of a loop in it, as a sentence without its end."""
-    if error.startswith(("cell ", "script ")):
+    if error.startswith(("cell ", "script ", "process ")):
         return f"The {error}"
     if " was ended by an exception" in error:
         # Of a loop, where the exception itself is not known.

@@ -51,8 +51,7 @@ def idle(monkeypatch):
 def test_a_cell_that_waits_for_a_program_names_it(recorded):
     text = text_of(recorded(sleep), "children_not_recorded")
     assert "import time; time.sleep(2)" in text
-    assert "!nbprof run --children train.py" in text
-    assert "-m nbprof run train.py" in text
+    assert text.endswith("%%nbprof --children records them if they are programs of Python.")
 
 
 @LINUX
@@ -70,7 +69,7 @@ def test_a_line_of_the_shell_is_named_as_it_was_written(recorded):
 def test_a_script_is_told_the_option(recorded):
     text = text_of(recorded(sleep, by="script"), "children_not_recorded")
     assert text.startswith("The script waited for processes")
-    assert text.endswith("nbprof run --children records them.")
+    assert "nbprof run --children records them" in text
 
 
 def nap():

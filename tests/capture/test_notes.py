@@ -92,6 +92,8 @@ ALL = [
     *notes.gpu_not_recorded(["CUPTI initialization failed"]),
     notes.children_not_recorded(["python train.py"], "cell"),
     notes.children_not_recorded(["Process-1", "Process-2"], "script"),
+    notes.children_refused("the run is not saved"),
+    notes.children_still_run(2, "cell", "logs/run"),
 ]
 
 

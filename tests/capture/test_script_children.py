@@ -80,7 +80,7 @@ def test_a_process_that_dies_is_missing_and_says_how(folder, method, how, code, 
     assert result.stdout == f"[0, {code}]\n"
     (said,) = nbprof.load(the_run(folder)).pods.missing["reason"]
     assert reason in said
-    assert result.stderr.count("The script of rank") == 1
+    assert result.stderr.count("The process of rank") == 1
 
 
 def test_pools_workers_and_managers_are_not_counted(folder):
@@ -227,9 +227,40 @@ def test_processes_of_torch_are_the_hosts_of_one_run(torch, folder, method):
     assert result.returncode == 0, result.stderr
     profile = nbprof.load(the_run(folder))
     assert len(profile.hosts) == 2
-    # The profiler of PyTorch runs in the script, and what a process inherits of it cannot be used.
-    assert profile.run.capture.backend == ("torch" if method == "spawn" else "python")
+    assert profile.run.capture.backend == "torch"
     assert not len(profile.pods.missing)
+
+
+def test_a_script_with_steps_goes_on_when_it_forks(torch, folder):
+    """Its profiler is not interrupted, so the new process has the steps and Python alone."""
+    write(
+        folder,
+        """
+        import multiprocessing
+        import torch
+
+        def train():
+            torch.set_num_threads(1)
+            parameter = torch.nn.Parameter(torch.zeros(3))
+            optimizer = torch.optim.SGD([parameter], 0.1)
+            for step in range(10):
+                parameter.grad = torch.ones(3)
+                optimizer.step()
+
+        if __name__ == "__main__":
+            train()
+            process = multiprocessing.get_context("fork").Process(target=train)
+            process.start()
+            process.join()
+        """,
+    )
+    result = recorded(folder, "--children", "--steps", "all", "train.py")
+    assert result.returncode == 0, result.stderr
+    profile = nbprof.load(the_run(folder))
+    assert len(profile.hosts) == 2
+    ranks = [profile.rank(number) for number in (0, 1)]
+    assert [len(rank.steps.frame) for rank in ranks] == [10, 10]
+    assert sorted(rank.run.capture.backend for rank in ranks) == ["python", "torch"]
 
 
 def test_the_startup_module_gives_way_without_nbprof(folder):

@@ -1,7 +1,7 @@
-"""Record the Python processes that a script starts, as further hosts of its run.
+"""Record the Python processes that a script or a cell starts, as further hosts of its run.
 
 Processes of `multiprocessing` take the recorder with them, in the object that stands for them: that
-holds for each start method, and only for processes that the script itself defines. A program that
+holds for each start method, and only for processes that the program itself defines. A program that
 `subprocess` starts knows nothing of the script; it inherits the environment, where PYTHONPATH
 begins with a folder whose `sitecustomize` has the interpreter start again as `nbprof run`.
 """
@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import multiprocessing
 import os
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nbprof.capture.child_processes import works_alone
 from nbprof.capture.options import Options
@@ -23,6 +24,9 @@ from nbprof.capture.ranks import position
 from nbprof.capture.script.job import Child, Parent
 from nbprof.capture.script.program import Work
 from nbprof.capture.script.run import Script, shared_logdir
+
+if TYPE_CHECKING:
+    from nbprof.capture.session import Session
 
 VARIABLE = "NBPROF_CHILDREN"
 """Environment variable that says, as JSON, how processes of a script are to be recorded."""
@@ -56,7 +60,7 @@ class Plan(NamedTuple):
     @classmethod
     def for_script(cls, options: Options, logdir: Path, label: str, *, quiet: bool) -> Plan:
         """The plan of a script."""
-        chosen = asdict(replace(options, logdir=str(logdir)))
+        chosen = asdict(replace(options, logdir=str(logdir), children=False))
         return cls(uuid.uuid4().hex[:12], str(logdir), label, chosen, quiet)
 
     @classmethod
@@ -74,8 +78,13 @@ class Plan(NamedTuple):
         """The script itself."""
         return Parent(self.identity, Path(self.logdir))
 
-    def child(self) -> Child:
+    def child(self, rank: int | None = None) -> Child:
         """Join the run as this process of the script.
+
+        Parameters
+        ----------
+        rank : int, optional
+            Its rank, if the environment does not state one.
 
         Raises
         ------
@@ -83,7 +92,8 @@ class Plan(NamedTuple):
             As many are recorded already as may be.
         """
         launched = position()
-        rank = launched.rank if launched is not None else None
+        if launched is not None:
+            rank = launched.rank
         return Child(self.identity, Path(self.logdir), rank)
 
     def recording(self, **changes: Any) -> Options:
@@ -111,8 +121,8 @@ class Following:
         self._start: Callable[..., Any] | None = None
         self._path: str | None = None
 
-    def install(self) -> None:
-        """Begin."""
+    def install(self, session: Session | None) -> None:
+        """Begin; the session, if there is one, records the program itself."""
         from multiprocessing.process import BaseProcess
 
         start, plan = BaseProcess.start, self._plan
@@ -121,9 +131,13 @@ class Following:
             if not works_alone(process):
                 start(process)
                 return
+            paused: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+            if session is not None and _forks(process):
+                paused = session.windows.paused_for_fork()
             vars(process)["run"] = Recorded(process, plan)
             try:
-                start(process)
+                with paused:
+                    start(process)
             finally:
                 vars(process).pop("run", None)
 
@@ -169,4 +183,22 @@ class Recorded:
 
     def _recorder(self, work: Work) -> Script:
         options = self._plan.recording()
-        return Script(work, options, None, quiet=self._plan.quiet, member=self._plan.child())
+        member = self._plan.child(_rank(self._process))
+        return Script(work, options, None, quiet=self._plan.quiet, member=member)
+
+
+def _forks(process: Any) -> bool:
+    method = getattr(type(process), "_start_method", None) or multiprocessing.get_start_method()
+    return bool(method == "fork")
+
+
+def _rank(process: Any) -> int | None:
+    """The rank that PyTorch's launchers will give a process; None if none of them started it."""
+    module = getattr(getattr(process, "_target", None), "__module__", "")
+    args: Any = getattr(process, "_args", ())
+    with contextlib.suppress(LookupError, TypeError, ValueError):
+        if module == "torch.multiprocessing.spawn":
+            return int(args[1])
+        if module == "torch.distributed.elastic.multiprocessing.api":
+            return int(args[3][args[0]]["RANK"])
+    return None

@@ -30,7 +30,7 @@ from nbprof.core.errors import CaptureError
 from nbprof.core.sidecar import SIDECAR
 from nbprof.core.unfinished import look, mark
 from nbprof.core.units import plural
-from nbprof.sources.recording import CaptureInfo, RankEnd
+from nbprof.sources.recording import PROCESS, SCRIPT, CaptureInfo, RankEnd
 
 if TYPE_CHECKING:
     from nbprof.capture.clock import StepClock
@@ -138,7 +138,11 @@ class Member:
     started : str
         When its first rank began, in ISO form with the time zone: the time of the run.
     rank, size : int
+    unit : str
+        What the other ranks are, in sentences.
     """
+
+    unit = SCRIPT
 
     def __init__(self, job: Job, logdir: Path, environment: Mapping[str, str] = os.environ) -> None:
         self.rank, self.size = job.position.rank, job.position.size
@@ -299,7 +303,7 @@ class Member:
             ended = {row["rank"] for row in self._ends if row["ended"]}
             recorded = {row["rank"] for row in self._ends if row["recorded"]}
             killed = [
-                RankEnd(rank, _last_words(folder), rank in recorded, time.time(), True)
+                RankEnd(rank, self._last_words(folder), rank in recorded, time.time(), True)
                 for rank, folder in dead.items()
                 if rank not in ended
             ]
@@ -314,6 +318,27 @@ class Member:
         return {
             self._rank(each): each for each in folders if each != self._folder and _is_dead(each)
         }
+
+    def _last_words(self, folder: Path) -> str:
+        """Describe a rank whose process has gone."""
+        when = "before it had ended a step"
+        with contextlib.suppress(OSError, struct.error):
+            (steps,) = struct.unpack("q", (folder / _STEPS).read_bytes())
+            if steps:
+                when = f"after {plural(steps, 'complete step')}"
+        return f"{self.unit} was killed {when}: it ended without a chance to save its recording"
+
+    @property
+    def running(self) -> int:
+        """How many other processes of the run have not ended."""
+        folders = self._home.glob("rank*")
+        return sum(folder != self._folder and not _is_dead(folder) for folder in folders)
+
+    @property
+    def has_others(self) -> bool:
+        """True if another process is or was part of the run."""
+        there = {row["rank"] for row in self._ends} | set(map(self._rank, self._home.glob("rank*")))
+        return bool(there - {self.rank})
 
     @staticmethod
     def _rank(folder: Path) -> int:
@@ -386,6 +411,7 @@ class Parent(Member):
     """
 
     follows = True
+    unit = PROCESS
 
     def __init__(self, identity: str, logdir: Path) -> None:
         super().__init__(Job(identity, Position(-1, 0, "")), logdir)
@@ -532,16 +558,6 @@ def _is_dead(folder: Path) -> bool:
 def _runs_here(folder: Path) -> bool:
     """Return whether the process of a rank runs on this machine."""
     return look(folder).is_here and not _is_dead(folder)
-
-
-def _last_words(folder: Path) -> str:
-    """Describe a rank whose process has gone."""
-    when = "before it had ended a step"
-    with contextlib.suppress(OSError, struct.error):
-        (steps,) = struct.unpack("q", (folder / _STEPS).read_bytes())
-        if steps:
-            when = f"after {plural(steps, 'complete step')}"
-    return f"script was killed {when}: its process ended without a chance to save its recording"
 
 
 def _clear_leftovers(logdir: Path) -> None:

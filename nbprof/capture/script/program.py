@@ -15,6 +15,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from nbprof.core.errors import CaptureError
+from nbprof.sources.recording import PROCESS, SCRIPT
 
 _MAIN = "__main__"
 
@@ -39,7 +40,11 @@ class Program:
         Its source; "" if it has none.
     module : module
         The module that becomes `__main__`.
+    unit : str
+        What it is, in sentences.
     """
+
+    unit = SCRIPT
 
     def __init__(self, file: str, loader: Any, spec: ModuleSpec | None, label: str) -> None:
         self.file = file
@@ -109,6 +114,7 @@ class Work:
     """
 
     text = ""
+    unit = PROCESS
 
     def __init__(self, label: str, call: Callable[[], None]) -> None:
         self.label = label

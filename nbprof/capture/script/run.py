@@ -59,8 +59,8 @@ class End(NamedTuple):
 class Following(Protocol):
     """Lets the processes that a program starts be recorded."""
 
-    def install(self) -> None:
-        """Begin."""
+    def install(self, session: Session | None) -> None:
+        """Begin; the session, if there is one, records the program itself."""
 
     def remove(self) -> None:
         """End."""
@@ -124,7 +124,7 @@ class Script:
         self._begin()
         self._exits.install()
         if self._following is not None:
-            self._following.install()
+            self._following.install(self._session)
         raised = self._run(code)
         end = End(0)
         if raised is not None:
@@ -146,12 +146,13 @@ class Script:
         self._exits.install()
         raised = self._run(None)
         failed = raised
-        if isinstance(raised, SystemExit) and not raised.code:
-            failed = None
+        if isinstance(raised, SystemExit):
+            # PyTorch's launchers write down what a process raised, and have it exit.
+            failed = (raised.__context__ or raised) if raised.code else None
         self._finish(failed)
         self._exits.remove()
         if raised is not None:
-            raise raised
+            raise raised.with_traceback(_without_own(raised.__traceback__))
 
     def _run(self, code: CodeType | None) -> BaseException | None:
         try:
@@ -171,6 +172,7 @@ class Script:
         )
         session.windows.label = self._program.label
         session.windows.by = SCRIPT
+        session.called = self._program.unit
         session.windows.member = self._member
         message = recorded.begin(session)
         for line in session.messages:
@@ -193,7 +195,7 @@ class Script:
             by_call = how.startswith("os.")
             error = None if by_call else EndedBySignalError(how)
             if self._member is not None and not main:
-                self._member.note_end(f"script was ended by {how}")
+                self._member.note_end(f"{self._program.unit} was ended by {how}")
             if main or session.ends_here(f"{how} was called on another thread"):
                 # Other threads may hold locks that imports need.
                 self._finish(error, shows=main and by_call)
@@ -249,7 +251,9 @@ class Script:
             failure = ""
             if error is not None:
                 failure = (
-                    info.error if info is not None else describe.failure(error, None, 0, SCRIPT)
+                    info.error
+                    if info is not None
+                    else describe.failure(error, None, 0, self._program.unit)
                 )
             member.state(info, over=True, error=failure)
             if error is not None:

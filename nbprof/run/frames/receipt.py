@@ -111,7 +111,7 @@ class ReceiptFrames(AdviceFrames):
             receipt.info(about_warmup, key="warmup")
         if capture.cell_failed:
             # The error begins with "cell failed" or "script was interrupted" where that is known.
-            names_unit = capture.error.startswith(("cell ", "script "))
+            names_unit = capture.error.startswith(("cell ", "script ", "process "))
             prefix = "The" if names_unit else "The cell failed:"
             receipt.warn(f"{prefix} {capture.error}", key=CELL_FAILED)
 
