@@ -150,8 +150,8 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
         if processes is not None:
             processes.stop()
         recording = session.stop(error)
-        whole = processes.end(recording, error) if processes is not None else None
-        recording, self.several = whole or recording, whole is not None
+        joint = processes.end(recording, error) if processes is not None else None
+        recording, self.several = joint or recording, joint is not None
         for note in session.elsewhere:
             warnings.warn(f"nbprof: {note.text}", RuntimeWarning, stacklevel=stacklevel)
         later = None

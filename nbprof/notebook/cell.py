@@ -322,12 +322,12 @@ class Cell:
                 live_status.end()
 
     def _finish(self, session: Session, error: BaseException | None) -> None:
-        own, message = recorded.end(session, error)
-        whole, processes = None, self._processes
+        alone, message = recorded.end(session, error)
+        joint, processes = None, self._processes
         if processes is not None:
-            whole = processes.end(own, error)
+            joint = processes.end(alone, error)
             message = session.failure or message
-        recording = whole or own
+        recording = joint or alone
         for note in session.elsewhere:
             sys.stderr.write(f"nbprof: {self._redacted(note.text)}\n")
         if isinstance(error, KeyboardInterrupt):
@@ -336,7 +336,7 @@ class Cell:
         if recording is None:
             self._say(message)
         else:
-            self._open(recording, again=whole is None)
+            self._open(recording, again=joint is None)
 
     def _open(self, recording: Recording, *, again: bool) -> None:
         """Read and show a recording; `again` is True if its cell can run again."""

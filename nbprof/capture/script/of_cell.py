@@ -54,12 +54,12 @@ class Processes:
         if self._following is not None:
             self._following.remove()
 
-    def end(self, own: Recording | None, error: BaseException | None) -> Recording | None:
+    def end(self, alone: Recording | None, error: BaseException | None) -> Recording | None:
         """The recording of the cell and its processes; None if it is that of the cell alone.
 
         Parameters
         ----------
-        own : Recording or None
+        alone : Recording or None
             That of the cell.
         error : exception or None
             The exception that ended the cell.
@@ -68,15 +68,15 @@ class Processes:
         if member is None:
             return None
         try:
-            if own is None and not member.has_others:
+            if alone is None and not member.has_others:
                 return None
-            info = own.info if own is not None else None
+            info = alone.info if alone is not None else None
             failure = ""
             if error is not None:
                 unit = self._session.unit
                 failure = info.error if info is not None else describe.failure(error, None, 0, unit)
             member.state(info, over=True, error=failure)
-            return self._whole(member) if member.has_others else None
+            return self._joint(member) if member.has_others else None
         except OSError:
             # The run has the files that could be written.
             return None
@@ -84,7 +84,7 @@ class Processes:
             with contextlib.suppress(OSError):
                 member.leave()
 
-    def _whole(self, member: Parent) -> Recording | None:
+    def _joint(self, member: Parent) -> Recording | None:
         info = CaptureInfo.read(member.run)
         if info is None or not member.any_recorded:
             self._session.failure = member.failure or self._session.failure
@@ -94,9 +94,9 @@ class Processes:
         info = replace(info, label=windows.label, notebook=windows.notebook, by=windows.by)
         if running := member.running:
             info.warnings.append(notes.children_still_run(running, windows.by, str(member.run)))
-        whole = Recording(member.run, info)
-        whole.keep()
-        return whole
+        joint = Recording(member.run, info)
+        joint.keep()
+        return joint
 
 
 def _refusal(options: Options) -> str:
