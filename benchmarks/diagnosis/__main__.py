@@ -2,11 +2,12 @@
 what nbprof says of them.
 
     make diagnosis
-    python benchmarks/diagnosis [--only torch] [--turns 2] [--store FILE]
+    python benchmarks/diagnosis [--only torch] [--turns 2] [--store FILE] [--resume FILE]
 
 Each program is recorded in a process of its own, one after the other, then its mended twin; its
 truth stands beside its code. Printed are the figures of `score.py`, then all that was wrong. With
-`--store` the figures go into a file, and are compared with those it held. A busy machine makes step
+`--store` the figures go into a file, and are compared with those it held. With `--resume` what was
+measured of each program is kept in a file, and is not measured again. A busy machine makes step
 times scatter: run it on one that is quiet.
 """
 
@@ -30,6 +31,8 @@ from score import Share, score, table
 import nbprof
 
 HERE = Path(__file__).parent
+LIMIT_S = 1200
+"""Seconds for a program and its mended twin: bfloat16 is slow on a core without it."""
 
 
 def record(name: str) -> dict[str, Any]:
@@ -40,7 +43,7 @@ def record(name: str) -> dict[str, Any]:
         [sys.executable, str(HERE / "record.py"), name],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=LIMIT_S,
         env=dict(os.environ),
     )
     if done.returncode:
@@ -58,14 +61,21 @@ def main() -> None:
     parser.add_argument(
         "--store", type=Path, help="file of the figures, compared with what it holds"
     )
+    parser.add_argument("--resume", type=Path, help="file that keeps what was measured")
     args = parser.parse_args()
+    kept: dict[str, Any] = {}
+    if args.resume and args.resume.exists():
+        kept = json.loads(args.resume.read_text())
     programs, measured = {}, {}
     for turn in range(args.turns):
         for name, program in PROGRAMS.items():
             if args.only not in name:
                 continue
-            each = record(name)
             key = f"{name} #{turn + 1}" if args.turns > 1 else name
+            each = kept[key] if key in kept else record(name)
+            kept[key] = each
+            if args.resume:
+                args.resume.write_text(json.dumps(kept))
             programs[key], measured[key] = program, each
             one = each["as_is"]
             step = f"{one['step_ms']:.2f}" if one["step_ms"] else "no"

@@ -7,6 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from nbprof.capture.experiments.program import Program
     from nbprof.capture.options import Options
     from nbprof.sources.recording import Recording
@@ -72,6 +74,10 @@ class Rerun:
         check_try(rule, budget_s, METHOD)
         return try_remedies(self._make, run, self._options, rule, budget_s, report)
 
+    def variables(self) -> pd.DataFrame:
+        """What keeps arrays alive in this process now."""
+        return _variables()
+
     def keep(self) -> None:
         """Store the results with the run, and show them."""
         self._recording.keep()
@@ -100,5 +106,15 @@ class Unrepeatable:
         """Nothing is tried."""
         return {"text": self.refusal, "rows": []}
 
+    def variables(self) -> pd.DataFrame:
+        """What keeps arrays alive in this process now."""
+        return _variables()
+
     def keep(self) -> None:
         """There is nothing to keep."""
+
+
+def _variables() -> pd.DataFrame:
+    from nbprof.capture.variables.table import of_notebook
+
+    return of_notebook()

@@ -144,7 +144,9 @@ class NbprofMagics(Magics):
     @no_var_expand
     @line_magic("nbprof")  # type: ignore[arg-type]
     def nbprof_line(self, line: str) -> Any:
-        """Profile one statement, ``load PATH`` a profile, show the last one, or its ``brief``."""
+        """Profile one statement, ``load PATH`` a profile, show the last one, its ``brief``, or what
+        takes ``memory`` now.
+        """
         __tracebackhide__ = True
         words, code = split(line)
         sampling = re.fullmatch(r"capture(?:\s+(?![=(\[.])(.*))?", code)
@@ -164,6 +166,11 @@ class NbprofMagics(Magics):
         brief = re.fullmatch(r"brief(?:\s+(\d{1,9}))?", code)
         if brief:
             _show_brief(self._ip, words, brief[1])
+            return None
+        if code == "memory":
+            from nbprof.notebook import memory_magic
+
+            memory_magic.run(self._ip, words)
             return None
         from nbprof.notebook.cell import Cell
 

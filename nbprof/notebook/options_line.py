@@ -60,9 +60,10 @@ def parser(prog: str = "%%nbprof") -> Parser:
         ),
         epilog=(
             "%nbprof [options] CODE profiles one statement, %nbprof load PATH shows an existing"
-            " profile,\n%nbprof capture HOST:PORT samples workers that run elsewhere (%nbprof"
-            " capture -h), %nbprof shows the last one again,\n%nbprof brief [TOKENS] what it says,"
-            " as text for an assistant that reads cells.\n%nbprof defaults OPTIONS sets default"
+            " profile,\n%nbprof memory says what keeps arrays alive now, %nbprof capture HOST:PORT"
+            " samples workers\nthat run elsewhere (%nbprof capture -h), %nbprof shows the last one"
+            " again,\n%nbprof brief [TOKENS] what it says, as text for an assistant that reads"
+            " cells.\n%nbprof defaults OPTIONS sets default"
             " options, %nbprof defaults shows them, %nbprof defaults none clears them."
         ),
     )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Origin(Protocol):
@@ -30,6 +33,9 @@ class Origin(Protocol):
         self, run: Any, rule: str, budget_s: float, report: Callable[[str], object]
     ) -> dict[str, Any]:
         """Run experiments, and return `text` and `rows`, as `CaptureInfo.tried` holds them."""
+
+    def variables(self) -> pd.DataFrame:
+        """What keeps arrays alive in its process now."""
 
     def keep(self) -> None:
         """Store the results with the run, and show them where it is shown."""

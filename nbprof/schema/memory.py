@@ -75,6 +75,25 @@ SCHEMA: dict[str, list[Col]] = {
         size("freed_bytes", "Freed", "Total bytes freed, whichever op had allocated them."),
         size("increase_bytes", "Self increase", "Allocated minus freed."),
     ],
+    "memory.variables": [
+        text("holder", "Holder", "variable, output, traceback, module, thread or other."),
+        text("name", "Name", "What keeps the arrays alive, as it is written in Python.", "code"),
+        text("device", "Device", "Where the arrays are: host, or as the framework names it."),
+        count("arrays", "Arrays", "Arrays with memory of their own; views count once."),
+        size("bytes", "Bytes", "Memory of the arrays that it reaches."),
+        size("freed_bytes", "Freed without it", "Memory that nothing else in this table reaches."),
+        text("largest", "Largest array", "Type and shape of the largest one.", "code"),
+        size("largest_bytes", "Its bytes", "Memory of the largest one."),
+        text("held_by", "Held by", "The references that lead to the largest one.", "code"),
+        text("also", "Also in", "What else reaches the largest one.", "code"),
+        count(
+            "graphs",
+            "Graphs",
+            "Tensors with a graph of autograd, which keeps what it saved for the backward pass;"
+            " the size of that is unknown.",
+        ),
+        text("remedy", "To free it", "Statement that lets go of it.", "code"),
+    ],
     "memory.peak": [
         text("memory_id", "Memory", "Name of the allocator."),
         text("op", "Op", "Op that allocated the block.", "code"),

@@ -96,6 +96,21 @@ class Memory(View):
         ops: pd.DataFrame = self._profile.run.memory_ops
         return ops.copy()
 
+    @property
+    def variables(self) -> pd.DataFrame:
+        """Variables, outputs, tracebacks, modules and threads that keep arrays alive in this kernel
+        now, not when it was recorded, by device, most memory first.
+
+        `freed_bytes` is what nothing else in the table reaches, `held_by` the references that lead
+        to the largest array, `remedy` the statement that lets go of it. Views of one memory count
+        once. Empty for a profile that this process has not recorded; `%nbprof memory` needs none.
+        """
+        origin = self._profile.run.origin
+        if origin is None:
+            return frames.empty("memory.variables")
+        held: pd.DataFrame = origin.variables()
+        return held
+
     @python_strings()
     def at(
         self, time_ms: float, memory_id: str | None = None, *, whole: bool = False

@@ -1,0 +1,1 @@
+"""Find the variables, outputs, tracebacks and the like that keep arrays alive."""
