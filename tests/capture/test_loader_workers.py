@@ -193,6 +193,20 @@ def test_each_epoch_starts_processes_of_the_same_workers(recorded):
     assert frame["items"].sum() == 48
 
 
+@forks
+def test_many_workers_are_reported_each(recorded, monkeypatch):
+    # 64 processes that report fifty times a second leave two cores nothing else to do.
+    monkeypatch.setattr(reporter, "REPORT_S", 1.0)
+    batches = loader(Images(count=256), batch_size=1, num_workers=64)
+    assert len(list(batches)) == 256
+    times, missing = recorded.taken()
+    assert not missing
+    frame = analysis.workers(times)
+    assert frame["worker"].tolist() == [str(number) for number in range(64)]
+    assert frame["items"].sum() == frame["batches"].sum() == 256
+    assert frame["items"].min() > 0
+
+
 def found_in(recorded):
     """What the loop waited for, with all batches as one step."""
     times, _ = recorded.taken()
