@@ -58,3 +58,13 @@ def test_other_bounds_and_files_of_other_profilers_are_left_alone(monkeypatch):
     assert lines.offer(p.run) == ""
     monkeypatch.setitem(p.run.first_answer, "bound", "other")
     assert "outside ops" in lines.offer(p.run)
+
+
+def test_of_several_processes_those_of_one_are_pointed_to():
+    ranks = [
+        {"rank": rank, "error": "", "recorded": rank > 0, "ended": 1.0, "killed": False}
+        for rank in range(3)
+    ]
+    sampled = recorded(ranks=ranks, options={**OFF, "sampling": True})
+    assert lines.offer(sampled.run).endswith("p.rank(1) shows the lines of rank 1.")
+    assert "--stacks" in lines.offer(recorded(ranks=ranks, options=OFF).run)

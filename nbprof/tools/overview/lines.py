@@ -115,6 +115,12 @@ def offer(run: Run) -> str:
     purpose = _BOUND_BY.get(str(run.first_answer.get("bound")))
     if purpose is None:
         return ""
+    recorded = [row["rank"] for row in capture.ranks if row["recorded"]]
+    if recorded and capture.options.get("sampling"):
+        first = min(recorded)
+        return (
+            f"Python was sampled in each process: p.rank({first}) shows the lines of rank {first}."
+        )
     remedy = "record with nbprof.profile(stacks=True)"
     if capture.notebook:
         remedy = "profile the cell with %%nbprof --stacks"
