@@ -123,17 +123,17 @@ class Kernel:
         self.client.stop_channels()
         self.manager.shutdown_kernel(now=True)
 
-    def run(self, code: str, *, interrupt_at: str = "") -> Result:
+    def run(self, code: str, *, interrupt_at: str = "", limit_s: float = LIMIT_S) -> Result:
         """Run a cell; with `interrupt_at`, press Ctrl-C when that text has been printed."""
         request = self.client.execute(code, store_history=True)
         result, places = Result(), {}
-        deadline = time.monotonic() + LIMIT_S
+        deadline = time.monotonic() + limit_s
         while True:
             try:
                 message = self.client.get_iopub_msg(timeout=max(0.1, deadline - time.monotonic()))
             except Empty:
                 self.manager.interrupt_kernel()
-                raise AssertionError(f"the cell did not end within {LIMIT_S} s:\n{code}") from None
+                raise AssertionError(f"the cell did not end within {limit_s} s:\n{code}") from None
             if message["parent_header"].get("msg_id") != request:
                 continue
             kind, content = message["msg_type"], message["content"]

@@ -56,7 +56,8 @@ def kernel(tmp_path_factory):
 
 
 def run(kernel, code, first="%%nbprof --children"):
-    result = kernel.run(f"{first}\n{textwrap.dedent(code)}")
+    # Each process imports PyTorch.
+    result = kernel.run(f"{first}\n{textwrap.dedent(code)}", limit_s=600)
     assert kernel.idle()
     leftovers = [path.name for path in (kernel.folder / "nbprof-results").glob(".*")]
     assert leftovers == [".gitignore"]
