@@ -232,6 +232,17 @@ class SlowItems(NamedTuple):
     least_ms: float
 
 
+def median_ns(times: WorkerTimes, loader: int) -> float:
+    """The median of the durations of a loader's items; NaN if none was timed."""
+    histogram = sorted(times.loaders[loader].histogram.items())
+    count, passed = sum(items for _, items in histogram), 0
+    for bucket, items in histogram:
+        passed += items
+        if 2 * passed >= count:
+            return middle_of(bucket)
+    return np.nan
+
+
 def slow_items(times: WorkerTimes, loader: int) -> SlowItems | None:
     """The slow items of a loader; None if none is, or many are."""
     histogram = sorted(times.loaders[loader].histogram.items())
@@ -239,12 +250,7 @@ def slow_items(times: WorkerTimes, loader: int) -> SlowItems | None:
     count = sum(items for _, items in histogram)
     if not count or not slowest:
         return None
-    passed, median = 0, 0.0
-    for bucket, items in histogram:
-        passed += items
-        if 2 * passed >= count:
-            median = middle_of(bucket)
-            break
+    median = median_ns(times, loader)
     least = max(SLOW * median, OF_SLOWEST * slowest[0].ns)
     slow, excess, total = 0, 0.0, 0.0
     for bucket, items in histogram:
