@@ -371,9 +371,7 @@ def _waits(times: WorkerTimes, loader: int) -> list[_Wait]:
     return sorted(waits)
 
 
-def _by_iteration(
-    waits: Iterable[_Wait], began: list[int]
-) -> Iterator[tuple[int, list[_Wait]]]:
+def _by_iteration(waits: Iterable[_Wait], began: list[int]) -> Iterator[tuple[int, list[_Wait]]]:
     """The begin of each iteration, 0 if that is unknown, and its waits."""
     groups: dict[int, list[_Wait]] = defaultdict(list)
     for wait in waits:

@@ -82,7 +82,9 @@ def tracks(run: Drawable) -> Tracks:
     events = trace.events
     origin, end = extent(events)
     lanes = drawn.recorded(run, end - origin)
-    stored: dict[str, Any] = run.persist("timeline_derived", lambda: _derive(run, lanes, (origin, end)))
+    stored: dict[str, Any] = run.persist(
+        "timeline_derived", lambda: _derive(run, lanes, (origin, end))
+    )
     extra = Events(*stored["events"])
     first = len(trace.lanes)
     more = [Lane(first + i, *values) for i, values in enumerate(stored["lanes"])]

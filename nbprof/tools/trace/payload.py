@@ -84,9 +84,7 @@ def payload(run: Run, limit: int = MOST_EVENTS) -> parts.Trace:
     )
 
 
-def _joined(
-    run: Run, tracks: Tracks, retained: list[Ints], limit: int
-) -> tuple[Arrows, list[str]]:
+def _joined(run: Run, tracks: Tracks, retained: list[Ints], limit: int) -> tuple[Arrows, list[str]]:
     """The arrows between the kept events, and what else was recorded of them."""
 
     def make() -> tuple[Arrows, list[str]]:
