@@ -150,7 +150,9 @@ def test_a_saved_report_has_them(folder):
     part = payload.payload(run)
     tracks = run.timeline.tracks
     ids = [row + len(tracks.events) for row in tracks.feeds[0].tolist()]
-    arrows = list(zip(part.links["from"].values.tolist(), part.links["to"].values.tolist(), strict=True))
+    arrows = list(
+        zip(part.links["from"].values.tolist(), part.links["to"].values.tolist(), strict=True)
+    )
     assert arrows == list(zip(ids, tracks.feeds[1].tolist(), strict=True))
     lanes = [lane for lane in part.lanes if lane["process"] == "DataLoader of Images"]
     assert [lane["name"] for lane in lanes] == ["worker 0", "worker 1"]
