@@ -7,7 +7,7 @@ their batches can be placed where the trace states its own begin.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
@@ -32,6 +32,8 @@ _NEXT = re.compile(r"enumerate\(DataLoader\)#\w+\.__next__\Z")
 """Ops in which a loop waits for a batch, as PyTorch records them."""
 _NEAR_NS = 1_000_000
 """Clocks of a wait, and of the op that the trace has of it, differ by less."""
+_MOST_LANES = 16
+"""Lanes of one worker; what does not fit overlaps others."""
 _MOST_NEAR = 100
 """Ops around a wait that are looked at."""
 
@@ -58,7 +60,7 @@ def add(run: Drawable, derived: DerivedLines, span: tuple[int, int]) -> None:
     else:
         window = _Window(origin, origin + span[0] // _PS, origin + span[1] // _PS)
         lanes = _Lanes(times, window)
-        if lanes.inside:
+        if lanes.drawn:
             _add_lanes(run, derived, lanes)
         else:
             reason = "by the clock of the machine, they were made before or after the trace"
@@ -73,7 +75,7 @@ class _Window(NamedTuple):
     begin: int
     end: int
 
-    def cut(self, start: int, took: int) -> tuple[int, int] | None:
+    def clip(self, start: int, took: int) -> tuple[int, int] | None:
         """Begin and end of the part in the window; None without one."""
         first, last = max(start, self.begin), min(start + took, self.end)
         return (first, last) if first < last else None
@@ -84,7 +86,7 @@ class _Lanes:
 
     Attributes
     ----------
-    inside : list of int
+    drawn : list of int
         Indices of the batches that lie in the window at least in part.
     by_worker : dict
         By loader and worker, its lanes, each a list of such indices in the order of time. There is
@@ -93,24 +95,28 @@ class _Lanes:
 
     def __init__(self, times: WorkerTimes, window: _Window) -> None:
         self.times, self.window = times, window
-        self.inside = [
+        self.drawn = [
             index
             for index, batch in enumerate(times.batches)
-            if window.cut(batch.start_ns, batch.busy_ns) is not None
+            if window.clip(batch.start_ns, batch.busy_ns) is not None
         ]
         by_worker: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for index in sorted(self.inside, key=lambda index: times.batches[index].start_ns):
+        for index in sorted(self.drawn, key=lambda index: times.batches[index].start_ns):
             batch = times.batches[index]
             by_worker[batch.loader, batch.worker].append(index)
-        self.by_worker = {key: self._apart(rows) for key, rows in sorted(by_worker.items())}
+        self.by_worker = {
+            key: self._without_overlap(rows) for key, rows in sorted(by_worker.items())
+        }
 
-    def _apart(self, rows: list[int]) -> list[list[int]]:
+    def _without_overlap(self, rows: list[int]) -> list[list[int]]:
         lanes: list[list[int]] = []
         ends: list[int] = []
         for index in rows:
             batch = self.times.batches[index]
             free = [lane for lane, end in enumerate(ends) if end <= batch.start_ns]
-            if not free:
+            if not free and len(lanes) == _MOST_LANES:
+                free = [0]
+            elif not free:
                 free = [len(lanes)]
                 lanes.append([])
                 ends.append(0)
@@ -149,7 +155,7 @@ def _titles(times: WorkerTimes) -> list[str]:
 
 
 def _note(lanes: _Lanes) -> str:
-    times, drawn = lanes.times, len(lanes.inside)
+    times, drawn = lanes.times, len(lanes.drawn)
     batches = sum(worker.batches for worker in times.workers)
     text = (
         "Batches of the DataLoader are drawn when they were made, with the slowest of their items"
@@ -196,7 +202,7 @@ class _Slices:
     def _add(
         self, name: str, start: int, took: int, args: dict[str, str], used_by: int = -1
     ) -> None:
-        part = self._window.cut(start, took)
+        part = self._window.clip(start, took)
         if part is None:
             return
         if part != (start, start + took):
@@ -262,13 +268,13 @@ def _used_by(trace: Trace, lanes: _Lanes) -> dict[int, int]:
         return {}
     times = lanes.times
     used_by: dict[int, int] = {}
-    for index in lanes.inside:
+    for index in lanes.drawn:
         batch = times.batches[index]
         if batch.worker == IN_PROCESS:
             used_by[index] = ops.around(batch.start_ns + batch.busy_ns // 2)
     for loader in range(len(times.loaders)):
         for wait, index in _matched(lanes, loader):
-            used_by[index] = ops.of(wait)
+            used_by[index] = ops.during(wait)
     return used_by
 
 
@@ -292,7 +298,7 @@ class _Ops:
             return -1
         return int(self.event[begun - 1])
 
-    def of(self, wait: _Wait) -> int:
+    def during(self, wait: _Wait) -> int:
         """The one op that runs in a wait or, if the clock was read late, about then; -1 if none or
         several do.
         """
@@ -302,12 +308,12 @@ class _Ops:
         if stop - first == 1 and self.end[first] == self._ends[first]:
             return int(self.event[first])
         rows = np.arange(max(first, stop - _MOST_NEAR), stop)
-        for inside in (
+        for mask in (
             (self.start[rows] >= wait.start) & (self.end[rows] <= wait.end),
             (self.end[rows] >= wait.start) & (self.start[rows] <= wait.end),
         ):
-            if inside.any():
-                return int(self.event[rows[inside][0]]) if inside.sum() == 1 else -1
+            if mask.any():
+                return int(self.event[rows[mask][0]]) if mask.sum() == 1 else -1
         return -1
 
 
@@ -320,40 +326,45 @@ def _matched(lanes: _Lanes, loader: int) -> Iterator[tuple[_Wait, int]]:
     times = lanes.times
     if _is_ambiguous(lanes, loader):
         return
-    by_number: dict[int, list[int]] = defaultdict(list)
-    for index in lanes.inside:
+    by_number: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    """By number, the begin and the index of each batch."""
+    for index in lanes.drawn:
         batch = times.batches[index]
         if batch.loader == loader and batch.worker != IN_PROCESS and batch.batch >= 0:
-            by_number[batch.batch].append(index)
+            by_number[batch.batch].append((batch.start_ns, index))
+    for rows in by_number.values():
+        rows.sort()
     began = sorted(row.began_ns for row in times.iterations if row.loader == loader)
     for since, waits in _by_iteration(_waits(times, loader), began):
         if any(after.batch <= before.batch for before, after in pairwise(waits)):
             # Two iterations at once.
             continue
         for wait in waits:
-            made = [
-                index
-                for index in by_number.get(wait.batch, ())
-                if times.batches[index].start_ns >= since
-                and times.batches[index].start_ns + times.batches[index].busy_ns
-                <= wait.end + _NEAR_NS
-            ]
-            if len(made) == 1:
-                yield wait, made[0]
+            rows = by_number.get(wait.batch, [])
+            candidates = rows[bisect_left(rows, (since, 0)) : bisect_right(rows, (wait.end, 0))]
+            finished = [index for _, index in candidates if _end(times, index) <= wait.end]
+            if len(finished) == 1:
+                yield wait, finished[0]
+
+
+def _end(times: WorkerTimes, index: int) -> int:
+    """When a batch was made, in ns since 1970, as far as two clocks agree."""
+    batch = times.batches[index]
+    return batch.start_ns + batch.busy_ns - _NEAR_NS
 
 
 def _is_ambiguous(lanes: _Lanes, loader: int) -> bool:
     """True if a batch of a number may be of another iteration than it seems."""
     times = lanes.times
-    if any(len(rows) > 1 for (of, _), rows in lanes.by_worker.items() if of == loader):
+    if any(len(rows) > 1 for key, rows in lanes.by_worker.items() if key[0] == loader):
         # Workers of two iterations ran at once.
         return True
     if any(wait.batch < 0 for wait in times.waits if wait.loader == loader):
         return True
-    made = sum(worker.batches for worker in times.workers if worker.loader == loader)
+    batches = sum(worker.batches for worker in times.workers if worker.loader == loader)
     timed = sum(batch.loader == loader for batch in times.batches)
     iterations = sum(row.loader == loader for row in times.iterations)
-    return len(times.iterations) >= MOST_ROWS or (made > timed and iterations > 1)
+    return len(times.iterations) >= MOST_ROWS or (batches > timed and iterations > 1)
 
 
 def _waits(times: WorkerTimes, loader: int) -> list[_Wait]:

@@ -86,8 +86,8 @@ def flow(times: WorkerTimes, loader: int, cells: Mapping[str, int]) -> pd.DataFr
     """
     kinds = (DATASET, TRANSFORM, COLLATE)
     stages = [index for index, stage in enumerate(times.stages) if stage.loader == loader]
-    known = [index for index in stages if times.stages[index].kind in kinds]
-    order = sorted(known, key=lambda index: kinds.index(times.stages[index].kind))
+    stages = [index for index in stages if times.stages[index].kind in kinds]
+    order = sorted(stages, key=lambda index: kinds.index(times.stages[index].kind))
     return _stages(times, cells).loc[order]
 
 

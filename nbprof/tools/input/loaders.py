@@ -33,8 +33,8 @@ def _busy(times: WorkerTimes, loader: int) -> int:
 
 
 class _Limit(NamedTuple):
-    """What the advice says of a loader for which the loop waits: the loader, the stage to blame or
-    `_QUEUE`, and the evidence and remedy.
+    """The finding on a loader for which the loop waits: the loader, the stage to blame or `_QUEUE`,
+    and the evidence and remedy.
     """
 
     loader: int
@@ -55,12 +55,12 @@ def _limit(run: Run) -> _Limit | None:
 
     times = run.worker_times
     service = workers.service(times)
-    most = max(times.loops, key=lambda row: row.batches, default=None)
+    largest = max(times.loops, key=lambda row: row.batches, default=None)
     loader_of = {
         WORKERS: None if service is None else service.loader,
         IN_TRAINING: workers.made_in_process(times),
-        SLOW_ITEMS: None if most is None else most.loader,
-        PICKLE: None if most is None else most.loader,
+        SLOW_ITEMS: None if largest is None else largest.loader,
+        PICKLE: None if largest is None else largest.loader,
     }
     for finding in run.advice.to_dict("records"):
         loader = loader_of.get(finding["rule"])
@@ -109,7 +109,7 @@ def _stage_nodes(run: Run, loader: int) -> list[PipelineNode]:
     nodes = []
     for row in workers.flow(times, loader, run.cells).reset_index().to_dict("records"):
         stage = times.stages[row["index"]]
-        place = workers.location(stage.file, stage.line, run.cells, short=True)
+        code = workers.location(stage.file, stage.line, run.cells, short=True)
         facts = {
             "Kind": row["kind"],
             "Code": row["where"],
@@ -118,17 +118,16 @@ def _stage_nodes(run: Run, loader: int) -> list[PipelineNode]:
             "Longest call": wording.millis(row["longest_ms"]),
             "Most samples": row["inside"],
         }
-        nodes.append(
-            _node(
-                str(row["index"]),
-                row["stage"],
-                place or row["kind"],
-                _per(row["per_item_ms"], "/item"),
-                facts,
-                percent=wording.real(row["percent"]),
-                self_ms=row["per_item_ms"],
-            )
+        node = _node(
+            str(row["index"]),
+            row["stage"],
+            code or row["kind"],
+            _per(row["per_item_ms"], "/item"),
+            facts,
+            row["per_item_ms"],
         )
+        node.percent = wording.real(row["percent"])
+        nodes.append(node)
     return nodes
 
 
@@ -158,7 +157,7 @@ def _queue(
         f"{note}, {ahead} ahead each" if ahead else note,
         _per(receive_ms, "/batch"),
         facts,
-        self_ms=receive_ms,
+        receive_ms,
     )
 
 
@@ -199,8 +198,7 @@ def _node(
     note: str,
     value: str,
     facts: dict[str, Any],
-    self_ms: float | None = None,
-    percent: float | None = None,
+    self_ms: float | None,
 ) -> PipelineNode:
     return PipelineNode(
         id=key,
@@ -214,7 +212,7 @@ def _node(
         calls=0,
         critical=True,
         bottleneck=False,
-        percent=percent,
+        percent=None,
         value=value,
         facts=[NodeFact(label=label, value=text) for label, text in facts.items() if text],
     )
