@@ -359,6 +359,7 @@ export interface Input {
   pipelines: Pipeline[];
   pipeline_table?: Table;
   call_table?: Table;
+  loaders?: LoaderPipeline[];
   transforms?: Table;
   workers?: Table;
   ops: Table;
@@ -389,12 +390,12 @@ export interface Pipeline {
   advice: Marked;
   fix: FixLine[];
   critical_ms: number | null;
-  nodes: TfDataNode[];
+  nodes: PipelineNode[];
   slowest: TfDataCall[];
 }
 
-/** An iterator of a pipeline. See nbprof.tools.input.parts. */
-export interface TfDataNode {
+/** An iterator of tf.data, or a stage of a DataLoader. See nbprof.tools.input.parts. */
+export interface PipelineNode {
   id: string;
   parent: string | null;
   name: string;
@@ -407,6 +408,14 @@ export interface TfDataNode {
   critical: boolean;
   bottleneck: boolean;
   percent: number | null;
+  value?: string;
+  facts?: NodeFact[];
+}
+
+/** A line about a node. See nbprof.tools.input.parts. */
+export interface NodeFact {
+  label: string;
+  value: string;
 }
 
 /** A call of a pipeline's root: its iterators with the times of this call alone. See nbprof.tools.input.parts. */
@@ -414,7 +423,16 @@ export interface TfDataCall {
   start_ms: number;
   duration_us: number;
   critical_ms: number | null;
-  nodes: TfDataNode[];
+  nodes: PipelineNode[];
+}
+
+/** The way of a batch from the dataset of a DataLoader to the loop. See nbprof.tools.input.parts. */
+export interface LoaderPipeline {
+  name: string;
+  scope: string;
+  advice: Marked;
+  fix: FixLine[];
+  nodes: PipelineNode[];
 }
 
 /** Iterations of an inference engine by kind, and kernel time by part of the model, a column a kind. See nbprof.tools.steps.parts. */

@@ -1,6 +1,6 @@
 /** A payload as Python would send it, made up, with names that would do harm where text became markup. */
 
-import type { Column, ColumnData, Hlo, Payload, Pods, ProgramSpace, Table, TfDataNode } from "../lib/payload.js";
+import type { Column, ColumnData, Hlo, Payload, PipelineNode, Pods, ProgramSpace, Table } from "../lib/payload.js";
 import { allocatorSample } from "./allocator-sample.js";
 import { deviceTimeSample } from "./device-time-sample.js";
 import { HOSTILE } from "./hostile.js";
@@ -91,7 +91,7 @@ function node(
   calls: number,
   critical: boolean,
   bottleneck = false,
-): TfDataNode {
+): PipelineNode {
   const long_name = `Iterator::${id}`;
   return {
     id,
@@ -109,7 +109,7 @@ function node(
   };
 }
 
-export const NODES: TfDataNode[] = [
+export const NODES: PipelineNode[] = [
   node("Root", null, "Root", "no prefetch", 0.41, 21, true),
   node("Root::BatchV2", "Root", "BatchV2", "64, drop_remainder", 7.92, 21, true),
   node("Map", "Root::BatchV2", "Map", `decode_and_augment_with_a_long_name ${HOSTILE}`, 62.42, 1344, true, true),
@@ -499,6 +499,19 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
           critical_ms: null,
           nodes: NODES.slice(0, 2),
           slowest: [],
+        },
+      ],
+      loaders: [
+        {
+          name: HOSTILE,
+          scope: "2 workers",
+          advice: `**82%** of the time is ${HOSTILE}`,
+          fix: [],
+          nodes: NODES.slice(0, 3).map((item) => ({
+            ...item,
+            value: "4.10 ms/item",
+            facts: [{ label: "Code", value: HOSTILE }],
+          })),
         },
       ],
       ops: INPUT_OPS,

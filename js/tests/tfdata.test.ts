@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { textAt } from "../lib/codec.js";
 import { callsText, longestText, nested, rowsOf } from "../views/input/view.js";
-import { bottleneck, layout, NODE_HEIGHT } from "../views/tfdata.js";
+import { bottleneck, bottleneckText, layout, NODE_HEIGHT, TF_DATA } from "../views/tfdata.js";
 import { INPUT_OPS, NODES } from "./sample.js";
 
 describe("sentences", () => {
@@ -66,6 +66,12 @@ describe("graph", () => {
     expect(bottleneck(NODES.map((node) => ({ ...node, bottleneck: true })))?.name).toBe("Map");
     expect(bottleneck(NODES.map((node) => ({ ...node, bottleneck: false })))).toBeNull();
     expect(bottleneck([])).toBeNull();
+  });
+
+  it("says what part of what the bottleneck takes, where it is a part", () => {
+    const [first] = NODES as [(typeof NODES)[0]];
+    expect(bottleneckText({ ...first, percent: 82.4 }, TF_DATA)).toBe("bottleneck, 82% of the calls");
+    expect(bottleneckText({ ...first, percent: null }, TF_DATA)).toBe("bottleneck");
   });
 
   it("survives parents that are missing or go round in a ring", () => {

@@ -1,12 +1,12 @@
-/** The tf.data graph: its layout (pure) and its drawing. Data flows left to right, one column per depth. */
+/** The graph of a pipeline, of tf.data or a DataLoader: its layout (pure) and its drawing. Data flows left to right, one column per depth. */
 
 import { boxOf, h, listen, s } from "../lib/dom.js";
 import { known, ms, num } from "../lib/format.js";
 import { hoverCard } from "../lib/parts.js";
-import type { Pipeline, TfDataNode } from "../lib/payload.js";
+import type { PipelineNode } from "../lib/payload.js";
 
 interface Placed {
-  node: TfDataNode;
+  node: PipelineNode;
   column: number;
   x: number;
   y: number;
@@ -33,10 +33,10 @@ const GAP = 24;
 const TOP = 24;
 
 /** Places each node: the last one to the data (no parent) at the right, its inputs to the left of it. */
-export function layout(nodes: readonly TfDataNode[], nodeWidth: number): Layout {
+export function layout(nodes: readonly PipelineNode[], nodeWidth: number): Layout {
   const byId = new Map(nodes.map((node) => [node.id, node]));
-  const inputs = new Map<string, TfDataNode[]>();
-  const roots: TfDataNode[] = [];
+  const inputs = new Map<string, PipelineNode[]>();
+  const roots: PipelineNode[] = [];
   for (const node of nodes) {
     if (node.parent === null || node.parent === node.id || !byId.has(node.parent)) roots.push(node);
     else inputs.set(node.parent, [...(inputs.get(node.parent) ?? []), node]);
@@ -44,7 +44,7 @@ export function layout(nodes: readonly TfDataNode[], nodeWidth: number): Layout 
   const depth = new Map<string, number>();
   const row = new Map<string, number>();
   let nextRow = 0;
-  const visit = (node: TfDataNode, level: number): number => {
+  const visit = (node: PipelineNode, level: number): number => {
     depth.set(node.id, level);
     // A ring cannot come from a tree of iterators, but a file may say anything.
     const children = (inputs.get(node.id) ?? []).filter((child) => !depth.has(child.id));
@@ -75,9 +75,9 @@ export function layout(nodes: readonly TfDataNode[], nodeWidth: number): Layout 
 }
 
 /** The one node to outline: the bottleneck; none where steps do not wait for the pipeline. */
-export function bottleneck(nodes: readonly TfDataNode[]): TfDataNode | null {
+export function bottleneck(nodes: readonly PipelineNode[]): PipelineNode | null {
   const marked = nodes.filter((node) => node.bottleneck);
-  return marked.reduce<TfDataNode | null>((best, node) => (best && best.self_ms >= node.self_ms ? best : node), null);
+  return marked.reduce<PipelineNode | null>((best, node) => (best && best.self_ms >= node.self_ms ? best : node), null);
 }
 
 /** Where an edge enters a node with several inputs: spread, so that arrow heads do not lie on each other. */
@@ -89,24 +89,51 @@ function entry(edge: Edge, all: readonly Edge[]): number {
   return middle + (siblings.indexOf(edge) - (siblings.length - 1) / 2) * spread;
 }
 
+/** The words of a kind of pipeline. */
+export interface Words {
+  /** What is drawn: "tf.data graph of 4 iterators". */
+  graph: (nodes: number) => string;
+  /** What shares are parts of. */
+  whole: string;
+}
+
+export const TF_DATA: Words = { graph: (nodes) => `tf.data graph of ${nodes} iterators`, whole: "of the calls" };
+
+/** What stands over the bottleneck: its share of the whole, where it is a part of that. */
+export function bottleneckText(node: PipelineNode, { whole }: Words): string {
+  return known(node.percent) ? `bottleneck, ${num(node.percent, 0)}% ${whole}` : "bottleneck";
+}
+
+/** What a node shows when it is pointed at. */
+function factsOf(node: PipelineNode): { label: string; value: string }[] {
+  if (node.facts) return node.facts.map(({ label, value }) => ({ label, value }));
+  return [
+    ...(node.note ? [{ label: "Note", value: node.note }] : []),
+    ...(known(node.start_ms) ? [{ label: "Start", value: ms(node.start_ms) }] : []),
+    { label: "Excluding inputs", value: `${ms(node.self_ms)}, ${num(node.percent, 1)}%` },
+    { label: "Including inputs", value: ms(node.total_ms) },
+    { label: "Calls", value: num(node.calls) },
+    { label: "Critical path", value: node.critical ? "yes" : "no" },
+  ];
+}
+
 let serial = 0;
 
 /** Draws one pipeline into `parent`, which scrolls with the bottleneck in view when the graph is wider. */
 export function drawGraph(
   parent: HTMLElement,
-  pipeline: Pipeline,
+  nodes: readonly PipelineNode[],
+  words: Words,
   room: number,
   signal: AbortSignal,
   /** A node was clicked; the table of input ops offers the same by key. */
   onNode?: (long_name: string) => void,
 ): void {
-  const nodes = pipeline.nodes;
   const probe = layout(nodes, 140);
   const fitting = (room - (probe.columns - 1) * GAP - 2) / probe.columns;
   const width = Math.max(140, Math.min(170, Math.floor(fitting)));
   const plan = layout(nodes, width);
   const hot = bottleneck(nodes);
-  const share = (node: TfDataNode): number => node.percent ?? Number.NaN;
   const id = `nbp-arrow-${++serial}`;
   const arrow = (name: string, color: string): SVGElement =>
     s(
@@ -144,7 +171,7 @@ export function drawGraph(
   );
   const card = hoverCard(parent, signal);
   const boxes = plan.nodes.map(({ node, x, y }) => {
-    const percent = share(node);
+    const percent = node.percent ?? Number.NaN;
     const box = h(
       "div",
       {
@@ -154,20 +181,13 @@ export function drawGraph(
       h("b", node.name),
       h("span", node.note || "\u00a0"),
       h("i", { style: { "--v": `${Math.max(0, Math.min(100, percent)) || 0}%` } }),
-      h("span.v", h("span", ms(node.self_ms)), h("span", `${num(percent, 1)}%`)),
+      h("span.v", h("span", node.value ?? ms(node.self_ms)), h("span", known(percent) ? `${num(percent, 1)}%` : "")),
     );
     listen(box, "pointerenter", () =>
       card.show(boxOf(box), {
         title: node.long_name || node.name,
         two: true,
-        rows: [
-          ...(node.note ? [{ label: "Note", value: node.note }] : []),
-          ...(known(node.start_ms) ? [{ label: "Start", value: ms(node.start_ms) }] : []),
-          { label: "Excluding inputs", value: `${ms(node.self_ms)}, ${num(percent, 1)}%` },
-          { label: "Including inputs", value: ms(node.total_ms) },
-          { label: "Calls", value: num(node.calls) },
-          { label: "Critical path", value: node.critical ? "yes" : "no" },
-        ],
+        rows: factsOf(node),
       }),
     );
     listen(box, "pointerleave", card.hide);
@@ -180,20 +200,14 @@ export function drawGraph(
   const place = plan.nodes.find((item) => item.node === hot);
   const label =
     hot && place
-      ? h(
-          "div.dnl",
-          { style: { left: `${place.x}px`, top: `${place.y - 19}px` } },
-          `bottleneck, ${num(share(hot), 0)}% of the calls`,
-        )
+      ? h("div.dnl", { style: { left: `${place.x}px`, top: `${place.y - 19}px` } }, bottleneckText(hot, words))
       : null;
-  const says = hot
-    ? `tf.data graph of ${nodes.length} iterators; data flows left to right; bottleneck ${hot.name}, ${num(share(hot), 0)}% of the calls`
-    : `tf.data graph of ${nodes.length} iterators`;
+  const named = hot ? `; data flows left to right; ${hot.name} is the ${bottleneckText(hot, words)}` : "";
   const graph = h(
     "div.graph",
     {
       role: "img",
-      "aria-label": says,
+      "aria-label": `${words.graph(nodes.length)}${named}`,
       style: { width: `${plan.width}px`, height: `${plan.height}px` },
     },
     svg,

@@ -156,8 +156,8 @@ class LoopTotals(NamedTuple):
 
 
 class BatchWait(NamedTuple):
-    """One of the longest waits of a loop: the number of the batch, since when, in ns since 1970,
-    and how long.
+    """One of the longest waits of a loop: the number of the batch (-1 if unknown), since when, in
+    ns since 1970, and how long.
     """
 
     loader: int

@@ -60,16 +60,18 @@ class Arrows:
     op_of: npt.NDArray[np.int32]
 
 
-def arrows(links: Links, selected: Int64s) -> Arrows:
-    """Arrows between the selected events of the trace.
+def arrows(links: Links, selected: Int64s, derived: Int64s) -> Arrows:
+    """Arrows between the selected events.
 
     Parameters
     ----------
     links : Links
     selected : int64[k]
-        Ids, ascending.
+        Ids of events of the trace, ascending.
+    derived : int64[d]
+        Rows of derived events.
     """
-    return _Selection(links, selected).build()
+    return _Selection(links, selected).build(derived)
 
 
 def from_args(links: Links, selected: Int64s) -> tuple[npt.NDArray[np.uint8], Int64s, Int64s]:
@@ -97,11 +99,12 @@ def lacks(links: Links, *, complete: bool) -> list[str]:
     trace = links.trace
     arg_names = {*trace.args, *trace.name_args}
     missing = []
-    if arg_names:
+    if arg_names or links.tracks.args:
         missing.append("arguments")
     if not arg_names.isdisjoint(_STACKS) or any(map(_FRAME.match, map(str, trace.names))):
         missing.append("stacks")
     has_arrows = links.flows is not None or not arg_names.isdisjoint(_LINKED)
+    has_arrows |= len(links.tracks.feeds[0]) > 0
     if has_arrows and not complete:
         missing.append("arrows to slices that it leaves out")
     return missing
@@ -116,9 +119,10 @@ class _Selection:
         self._hosts = max(len(links.run.hosts), 1) + 1
         self._device = links.on_device[self._events.lane[selected]]
 
-    def build(self) -> Arrows:
+    def build(self, derived: Int64s) -> Arrows:
         launch = self._launches()
         groups = [self._producers(), self._backward(), *self._of_file(launch), self._async()]
+        groups.append(self._fed(derived))
         has = launch >= 0
         work, call = self._selected[has], launch[has]
         is_selected = self._has(call)
@@ -327,6 +331,12 @@ class _Selection:
         events_having, values, ident = events_having[order], values[order], ident[order]
         joined = (np.diff(ident) == 0) & (((values[:-1] & 2) > 0) | ((values[1:] & 1) > 0))
         return self._both(3, events_having[:-1][joined], events_having[1:][joined])
+
+    def _fed(self, derived: Int64s) -> tuple[int, Int64s, Int64s]:
+        """From derived events to those that used their results."""
+        rows, fed = self._links.tracks.feeds
+        here = np.isin(rows, derived) & self._has(fed)
+        return 1, rows[here] + len(self._events), fed[here]
 
     def _positions(self, events: Int64s) -> Int64s:
         """Index of events among the selected ones."""

@@ -7,7 +7,7 @@ step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,8 @@ TORCH_OPS, TORCH_MODULES = "Ops", "Modules"
 class Line:
     """One derived lane. Its events are in any order, an outer one before inner ones as long.
 
-    `name` int64[k] are codes of `DerivedLines`; `start` and `end` int64[k] ps.
+    `name` int64[k] are codes of `DerivedLines`; `start` and `end` int64[k] ps. `args` has those of
+    each event by key, and `feeds` int64[k] the event of the trace that used its result, or -1.
     """
 
     process: str
@@ -45,6 +46,12 @@ class Line:
     start: Int64s
     end: Int64s
     folded: bool = False
+    args: Sequence[Mapping[str, str]] = ()
+    feeds: Int64s | None = None
+
+    def order(self) -> npt.NDArray[np.intp]:
+        """The events by (start, -duration)."""
+        return np.lexsort((self.start - self.end, self.start))
 
 
 @dataclass
@@ -78,7 +85,7 @@ class DerivedLines:
         lane, name = [empty.astype(np.int32)], [empty.astype(np.int32)]
         start, duration = [empty], [empty]
         for number, line in enumerate(self.lines, first_lane):
-            order = np.lexsort((line.start - line.end, line.start))
+            order = line.order()
             lane.append(np.full(len(order), number, np.int32))
             name.append((first_name + line.name[order]).astype(np.int32))
             start.append(line.start[order])
@@ -89,6 +96,32 @@ class DerivedLines:
             np.concatenate(start),
             np.concatenate(duration),
         )
+
+    def args(self) -> dict[int, dict[str, str]]:
+        """Args by the row of an event in `events`."""
+        result = {}
+        for first, line in self._offsets():
+            if len(line.args):
+                for row, index in enumerate(line.order().tolist(), first):
+                    result[row] = dict(line.args[index])
+        return result
+
+    def feeds(self) -> tuple[Int64s, Int64s]:
+        """Rows in `events`, and the event of the trace that each feeds."""
+        rows, fed = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for first, line in self._offsets():
+            if line.feeds is not None:
+                ordered = line.feeds[line.order()]
+                rows.append(first + np.flatnonzero(ordered >= 0))
+                fed.append(ordered[ordered >= 0])
+        return np.concatenate(rows), np.concatenate(fed)
+
+    def _offsets(self) -> Iterator[tuple[int, Line]]:
+        """Each line with the row of its first event."""
+        first = 0
+        for line in self.lines:
+            yield first, line
+            first += len(line.name)
 
 
 def runs(

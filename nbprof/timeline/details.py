@@ -58,10 +58,12 @@ class Details:
         full = str(tracks.full[code])
         table_row = self._row(kind, str(tracks.names[code]), full, op)
         event_args: list[dict[str, str]] = []
-        # Derived events have no args of their own.
         if part.first == 0:
             event_args = args(self._run.trace, row)
             table_row = table_row or self._memory(row)
+        else:
+            derived = tracks.args.get(row, {})
+            event_args = [{"key": key, "value": value} for key, value in derived.items()]
         return {
             "slice": slices.ref(event),
             "full_name": full,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from nbprof.activity.activity import Activity
     from nbprof.core.trace import Trace
+    from nbprof.core.worker_times import WorkerTimes
 
 T = TypeVar("T")
 
@@ -36,6 +37,8 @@ class Drawable(Protocol):
     def cells(self) -> Mapping[str, int]: ...  # noqa: D102
     @property
     def hosts(self) -> list[str]: ...  # noqa: D102
+    @property
+    def worker_times(self) -> WorkerTimes: ...  # noqa: D102
     @property
     def steps(self) -> pd.DataFrame: ...  # noqa: D102
     @property

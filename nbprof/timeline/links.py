@@ -57,7 +57,7 @@ class Links:
     ----------
     run : Drawable
     tracks : Tracks
-        Events go by their ids there; derived ones have no links of their own.
+        Events go by their ids there; of derived ones, only `feeds` is known.
     """
 
     def __init__(self, run: Drawable, tracks: Tracks) -> None:
@@ -245,7 +245,7 @@ class Links:
 
     def _arrows(self, event: int) -> tuple[list[Arrow], int]:
         if not self._recorded(event):
-            return [], 0
+            return self._fed(event), 0
         arrows: dict[Arrow, None] = {}
         more = 0
         for linked in (
@@ -254,6 +254,7 @@ class Links:
             self._backward(event),
             self._of_file(event),
             self._async(event),
+            self._fed(event),
         ):
             new = [arrow for arrow in linked if arrow not in arrows]
             arrows.update(dict.fromkeys(new[:MOST]))
@@ -344,6 +345,16 @@ class Links:
             elif not has_arrow:
                 result.append(("launch", start, finish))
         return result
+
+    def _fed(self, event: int) -> list[Arrow]:
+        """From a derived event to the one that used its result."""
+        rows, fed = self.tracks.feeds
+        makers = rows + len(self.events)
+        index = np.flatnonzero((makers == event) | (fed == event))
+        return [
+            ("producer", maker, used_by)
+            for maker, used_by in zip(makers[index].tolist(), fed[index].tolist(), strict=True)
+        ]
 
     def _async(self, event: int) -> list[Arrow]:
         """Flows in args of XSpace events: 56 bits of the flow's number; 1 for in, 2 for out."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nbprof.core.cells import readable
 from nbprof.core.trace import Events, Int64s
 from nbprof.frameworks.register import PYTORCH
-from nbprof.timeline import counting, derived_gpu, derived_torch
+from nbprof.timeline import counting, derived_gpu, derived_loaders, derived_torch
 from nbprof.timeline import lanes as drawn
 from nbprof.timeline.counting import Counter as Counter
 from nbprof.timeline.derived import DerivedLines, Line, steps_of_hosts
@@ -49,6 +49,10 @@ class Tracks:
         event.
     notes : list of str
         Sentences about derived, omitted or suspicious events.
+    args : dict
+        Args of derived events, by their row in `extra`.
+    feeds : tuple of int64[k]
+        Rows of derived events in `extra`, and the event of the trace that used the result of each.
     """
 
     lanes: list[Lane]
@@ -61,6 +65,10 @@ class Tracks:
     origin: int
     end: int
     notes: list[str] = field(default_factory=list)
+    args: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    feeds: tuple[Int64s, Int64s] = field(
+        default_factory=lambda: (np.zeros(0, np.int64), np.zeros(0, np.int64))
+    )
 
     @property
     def lane_ids(self) -> int:
@@ -74,7 +82,9 @@ def tracks(run: Drawable) -> Tracks:
     events = trace.events
     origin, end = extent(events)
     lanes = drawn.recorded(run, end - origin)
-    stored: dict[str, Any] = run.persist("timeline_derived", lambda: _derive(run, lanes))
+    stored: dict[str, Any] = run.persist(
+        "timeline_derived", lambda: _derive(run, lanes, (origin, end))
+    )
     extra = Events(*stored["events"])
     first = len(trace.lanes)
     more = [Lane(first + i, *values) for i, values in enumerate(stored["lanes"])]
@@ -100,6 +110,8 @@ def tracks(run: Drawable) -> Tracks:
         origin,
         max(end, extent(extra)[1]),
         stored["notes"],
+        dict(zip(stored["arg_rows"], stored["args"], strict=True)),
+        (stored["feeds"][0], stored["feeds"][1]),
     )
 
 
@@ -134,7 +146,7 @@ def in_sections(recorded: list[Lane], derived: list[Lane], counters: list[Lane])
     return result
 
 
-def _derive(run: Drawable, lanes: list[Lane]) -> dict[str, Any]:
+def _derive(run: Drawable, lanes: list[Lane], span: tuple[int, int]) -> dict[str, Any]:
     """Lanes and events derived from the recorded ones, in types that the cache stores."""
     derived, hosts = DerivedLines(), len(run.hosts)
     marked: set[str] = set()
@@ -146,14 +158,19 @@ def _derive(run: Drawable, lanes: list[Lane]) -> dict[str, Any]:
         marked = {lane.host for lane in lanes if lane.kind == "steps"}
         marked |= {line.host for line in derived.lines if line.kind == "steps"}
     steps_of_hosts(run, derived, hosts, marked)
+    derived_loaders.add(run, derived, span)
     events = derived.events(len(run.trace.lanes), len(run.trace.names))
     relabelled, labels = _labels(run)
+    args = derived.args()
     return {
         "lanes": [_stored_lane(line) for line in derived.lines],
         "events": [events.lane, events.name, events.start, events.duration],
         "short": derived.short,
         "full": derived.full,
         "notes": derived.notes,
+        "arg_rows": list(args),
+        "args": list(args.values()),
+        "feeds": list(derived.feeds()),
         "relabelled": relabelled,
         "labels": labels,
     }

@@ -13,6 +13,7 @@ from nbprof.analysis.input import workers as analysis
 from nbprof.core import worker_times
 from nbprof.core.worker_times import IN_PROCESS, bucket_of, middle_of, unpacked
 from nbprof.schema import frames
+from nbprof.tools.input import payload
 from nbprof.tools.tables import heads
 from tests.support.kineto import Kineto
 
@@ -134,8 +135,10 @@ def test_a_few_slow_items():
     assert analysis.slow_items(times(slow() | {"histogram": many}), 0) is None
 
 
-def advice(folder: Path, *reports, wait_us=60_000, loop=None, kind="MultiProcessing"):
-    """`p.advice` on steps of 100 ms that wait for workers, or load in the process."""
+def opened(
+    folder: Path, *reports, wait_us=60_000, loop=None, kind="MultiProcessing", loaders=LOADERS
+):
+    """A profile of steps of 100 ms that wait for workers, or load in the process."""
     k = Kineto()
     for i in range(4):
         k.step(i, 100_000 * i, 100_000)
@@ -143,10 +146,15 @@ def advice(folder: Path, *reports, wait_us=60_000, loop=None, kind="MultiProcess
         k.note(name, 100_000 * i, wait_us)
         k.op("aten::mm", 100_000 * i + wait_us, 100_000 - wait_us)
     (folder / "a.pt.trace.json").write_bytes(k.encode())
-    packed = worker_times.merged(LOADERS, reports, loop or {})
+    packed = worker_times.merged(loaders, reports, loop or {})
     sidecar = {"backend": "torch", "contention": FREE, "workers": packed}
     (folder / "nbprof.json").write_text(json.dumps(sidecar))
-    profile = nbprof.load(folder)
+    return nbprof.load(folder)
+
+
+def advice(folder: Path, *reports, **options):
+    """Its `p.advice`."""
+    profile = opened(folder, *reports, **options)
     assert len(profile.input_pipeline.workers) == len({each["worker"] for each in reports})
     return profile.advice.set_index("rule")
 
@@ -327,3 +335,94 @@ def test_other_findings_are_as_without_workers():
 
     none = frame([])
     assert explained(none, Workers(times(report())), Times(100, 60), MARKED) is none
+
+
+# The pipeline as it is drawn.
+
+
+def pipelines(profile):
+    return payload.payload(profile.run).loaders
+
+
+def collated(worker=0, **changes):
+    """A report with the collation first, as it is found before the transforms."""
+    values = busy(worker, **changes)
+    collate = {"kind": "collate", "name": "default_collate", "module": "t", "file": "", "line": 0}
+    times_of = {"calls": 10, "total_ns": 8 * MS, "self_ns": 8 * MS, "longest_ns": MS}
+    values["stages"] = [{**collate, **times_of}, *values["stages"]]
+    return values
+
+
+def test_a_pipeline_leads_from_the_dataset_to_the_wait_of_the_loop(tmp_path):
+    loop = waits(batches=20, receive_ms=2.0)
+    (drawn,) = pipelines(opened(tmp_path, collated(0), collated(1), loop=loop))
+    assert (drawn.name, drawn.scope) == ("Images", "2 workers")
+    assert [(node.name, node.note, node.value) for node in drawn.nodes] == [
+        ("Images", "b.py:7", "0.90 ms/item"),
+        ("Crop", "b.py:31", "4.10 ms/item"),
+        ("default_collate", "collate", "0.10 ms/item"),
+        ("Queue", "2 workers, 2 ahead each", "2.00 ms/batch"),
+        ("Wait of the loop", "without each first batch", "60.00 ms/batch"),
+    ]
+    parents = [node.parent for node in drawn.nodes]
+    assert parents == [*(node.id for node in drawn.nodes[1:]), None]
+    queue = {fact.label: fact.value for fact in drawn.nodes[3].facts}
+    assert queue["Pickled"] == "400 B per batch"
+    assert queue["Batches ahead"] == "2 of each worker"
+
+
+def test_shares_are_those_of_the_table(tmp_path):
+    profile = opened(tmp_path, collated(0), collated(1), loop=waits())
+    (drawn,) = pipelines(profile)
+    table = profile.input_pipeline.transforms.set_index("stage")["percent"].to_dict()
+    shares = {node.name: node.percent for node in drawn.nodes if node.percent is not None}
+    assert shares == pytest.approx(table)
+    assert {node.name for node in drawn.nodes} - set(shares) == {"Queue", "Wait of the loop"}
+
+
+def test_the_bottleneck_is_that_of_the_advice(tmp_path):
+    profile = opened(tmp_path, collated(0), collated(1), loop=waits())
+    (drawn,) = pipelines(profile)
+    assert [node.name for node in drawn.nodes if node.bottleneck] == ["Crop"]
+    finding = profile.advice.set_index("rule").loc["loader_workers"]
+    assert drawn.advice == finding["evidence"]
+
+
+def test_there_is_no_bottleneck_where_the_loop_does_not_wait(tmp_path):
+    profile = opened(tmp_path, collated(0), collated(1), wait_us=500, loop=waits(mean_ms=0))
+    assert "loader_workers" not in set(profile.advice["rule"])
+    (drawn,) = pipelines(profile)
+    assert not any(node.bottleneck for node in drawn.nodes)
+    assert (drawn.advice, drawn.fix) == ("", [])
+
+
+def test_batches_that_come_pickled_are_the_bottleneck_of_the_queue(tmp_path):
+    loop = waits(batches=4, receive_ms=50.0, size=5_000_000)
+    profile = opened(tmp_path, report(0), report(1), loop=loop)
+    assert profile.advice["rule"].tolist()[0] == "loader_pickle"
+    (drawn,) = pipelines(profile)
+    assert [node.name for node in drawn.nodes if node.bottleneck] == ["Queue"]
+
+
+def test_the_loop_that_makes_its_batches_waits_for_all_of_it(tmp_path):
+    here = collated(IN_PROCESS, began_ns=0, start_ns=0)
+    (drawn,) = pipelines(opened(tmp_path, here, kind="SingleProcess"))
+    assert drawn.scope == "in the process of the loop"
+    assert [node.name for node in drawn.nodes][-2:] == ["default_collate", "Wait of the loop"]
+    assert drawn.nodes[-1].value == "100.00 ms/batch"
+    assert [node.name for node in drawn.nodes if node.bottleneck] == ["Crop"]
+
+
+def test_each_loader_has_its_own_pipeline(tmp_path):
+    other = {"dataset": "Others", "workers": 1, "prefetch": 0}
+    reports = [collated(0), report(0, loader=1)]
+    drawn = pipelines(opened(tmp_path, *reports, loop=waits(), loaders=[*LOADERS, other]))
+    assert [each.name for each in drawn] == ["Images", "Others"]
+    # What was not measured is unknown.
+    queue, wait = drawn[1].nodes[-2:]
+    assert (queue.value, wait.value) == ("–", "–")
+    assert not any(node.bottleneck for node in drawn[1].nodes)
+
+
+def test_without_times_there_is_no_pipeline(tmp_path):
+    assert pipelines(opened(tmp_path)) is None

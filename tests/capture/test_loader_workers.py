@@ -886,3 +886,18 @@ def test_damaged_reports_are_left_out():
     assert unpacked({"version": 1, "loaders": [["A", 1, 2, {}]], "workers": [[5]]}) == WorkerTimes()
     assert unpacked({"version": 2}) == WorkerTimes()
     assert unpacked(None) == WorkerTimes()
+
+
+@forks
+@pytest.mark.skipif(
+    "in_order" not in data.DataLoader.__init__.__code__.co_varnames,
+    reason="batches of this version come in order",
+)
+def test_batches_in_any_order_have_no_known_number(recorded):
+    for in_order in (True, False):
+        list(loader(Images(), in_order=in_order))
+    times, _ = recorded.taken()
+    by_loader = {row.loader: set() for row in times.waits}
+    for row in times.waits:
+        by_loader[row.loader].add(row.batch)
+    assert by_loader == {0: {1, 2, 3, 4, 5}, 1: {-1}}

@@ -79,7 +79,7 @@ def sent():
 def compared(run, kept, step=1):
     """What is said of all at once, against what is said of each."""
     links = run.timeline.links
-    found = arrows.arrows(links, kept)
+    found = arrows.arrows(links, kept, np.zeros(0, np.int64))
     mine = {event: set() for event in kept.tolist()}
     for kind, start, finish in zip(
         found.kind.tolist(), found.start.tolist(), found.finish.tolist(), strict=True
@@ -149,7 +149,7 @@ def test_too_many_arrows_are_counted(tmp_path, monkeypatch):
     run = opened(tmp_path, gpu(launches=5))
     every = np.arange(len(run.trace.events))
     monkeypatch.setattr(arrows, "MOST_ARROWS", 3)
-    found = arrows.arrows(run.timeline.links, every)
+    found = arrows.arrows(run.timeline.links, every, np.zeros(0, np.int64))
     assert (len(found.kind), found.left_out) == (3, 2)
     assert "2 more arrows" in trace.payload(run)["lacks"]
 

@@ -27,7 +27,7 @@ import { toInput, toStep } from "../jump.js";
 import { follows } from "../of-host.js";
 import { stepChart } from "../stepchart.js";
 import { breakdown, leftOutNote, selectedRows, statistics, stepCount } from "../stepstats.js";
-import { drawGraph } from "../tfdata.js";
+import { drawGraph, TF_DATA, type Words } from "../tfdata.js";
 import { ofRun } from "../whole.js";
 
 /** How much longer a step took, and for what; what is no half of that explains nothing. */
@@ -177,6 +177,34 @@ function hostSide(input: Input, context: ViewContext): HTMLElement {
   ];
   const missing = (input.missing ?? []).map((text) => h("p.more", { text }));
   return h("section.of-run", heading("Host side", scope, runTag()), plainTable(heads, rows), ...missing);
+}
+
+const DATA_LOADER: Words = {
+  graph: (nodes) => `DataLoader pipeline of ${nodes} stages`,
+  whole: "of the time of batches",
+};
+
+/** The way of a batch of each DataLoader from its dataset to the loop. */
+function loaders(el: HTMLElement, context: ViewContext): void {
+  const all = context.payload.input.loaders ?? [];
+  for (const loader of all) {
+    const section = h("section.of-run");
+    el.append(section);
+    let drawing = new AbortController();
+    const draw = (): void => {
+      drawing.abort();
+      drawing = new AbortController();
+      const scope = `${loader.scope}; data flows left to right; each box: time without that of the stages that it calls, and its part of the time in which batches are made`;
+      clear(section);
+      section.append(heading(`DataLoader pipeline: ${loader.name}`, scope, runTag()));
+      drawGraph(section, loader.nodes, DATA_LOADER, section.clientWidth, drawing.signal);
+      if (loader.advice) section.append(h("p.more", h("span", ...marked(loader.advice))));
+      if (loader.fix.length) section.append(codeBox(loader.fix));
+    };
+    draw();
+    context.onResize(draw);
+    listen(context.signal, "abort", () => drawing.abort());
+  }
 }
 
 /** What makes the batches of loaders, workers or the loop itself: what an item takes its time in, and how busy they were. */
@@ -345,7 +373,7 @@ function graph(el: HTMLElement, context: ViewContext): void {
       const named = { search: name, target: { kind: "input", name } } as const;
       context.go("trace", row === undefined ? named : toInput(context.payload.input.ops, row));
     };
-    drawGraph(section, { ...pipeline, nodes }, section.clientWidth, drawing.signal, follow);
+    drawGraph(section, nodes, TF_DATA, section.clientWidth, drawing.signal, follow);
     section.append(
       h("p.more", h("span", ...marked(pipeline.advice), pipeline.advice ? " " : "", callsText(pipeline))),
       pipeline.fix.length ? codeBox(pipeline.fix) : "",
@@ -489,6 +517,7 @@ export const render: View = (el, context, hint) => {
   }
   if (input.categories.length > 0) el.append(hostSide(input, context));
   graph(el, context);
+  loaders(el, context);
   workers(el, context);
   if (!input.ops.rows) return;
   const follow = inputOps(el, context);

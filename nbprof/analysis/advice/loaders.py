@@ -17,6 +17,8 @@ from nbprof.analysis.rule import (
 )
 from nbprof.display import wording
 
+SLOW_ITEMS, PICKLE = "loader_slow_items", "loader_pickle"
+"""Names of rules."""
 _WAIT = Threshold(
     "≥ {moderate:g} % of step time waited for it (high from {high:g} %)",
     moderate=INPUT_MODERATE,
@@ -118,7 +120,7 @@ def _pickled(facts: Facts, limit: Threshold) -> Found | None:
 
 RULES: tuple[AdviceRule, ...] = (
     Rule(
-        "loader_slow_items",
+        SLOW_ITEMS,
         _slow_items,
         threshold=_WAIT,
         source=OURS,
@@ -148,7 +150,7 @@ RULES: tuple[AdviceRule, ...] = (
         done=Shown("Workers that stay: `persistent_workers=True`"),
     ),
     Rule(
-        "loader_pickle",
+        PICKLE,
         _pickled,
         threshold=_PICKLED,
         source=OURS,

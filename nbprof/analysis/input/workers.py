@@ -22,7 +22,7 @@ _LINES = 0.5
 _NEARLY_ALL = 0.8
 _SAMPLES = 4
 """A stage with fewer samples has no line."""
-DATASET, TRANSFORM = "dataset", "transform"
+DATASET, TRANSFORM, COLLATE = "dataset", "transform", "collate"
 """Kinds of stages."""
 SLOW, OF_SLOWEST, SLOW_PART, SLOW_SHARE = 5, 0.25, 0.1, 0.2
 """Items are slow from this multiple of the median and this part of the slowest on, if at most that
@@ -73,15 +73,30 @@ def transforms(times: WorkerTimes, cells: Mapping[str, int]) -> pd.DataFrame:
     cells : mapping
         Execution counts by the stem of a cell's file.
     """
-    totals = [_timed(times, loader) for loader in range(len(times.loaders))]
-    lines = _lines_inside(times, cells)
     order = sorted(
         range(len(times.stages)),
         key=lambda index: (times.stages[index].loader, -times.stages[index].self_ns),
     )
+    return _stages(times, cells).iloc[order].reset_index(drop=True)
+
+
+def flow(times: WorkerTimes, loader: int, cells: Mapping[str, int]) -> pd.DataFrame:
+    """The rows of `transforms` of one loader, in the order in which items pass: the dataset, its
+    transforms as they were found in it, and the collation. The index is that of `times.stages`.
+    """
+    kinds = (DATASET, TRANSFORM, COLLATE)
+    stages = [index for index, stage in enumerate(times.stages) if stage.loader == loader]
+    stages = [index for index in stages if times.stages[index].kind in kinds]
+    order = sorted(stages, key=lambda index: kinds.index(times.stages[index].kind))
+    return _stages(times, cells).loc[order]
+
+
+def _stages(times: WorkerTimes, cells: Mapping[str, int]) -> pd.DataFrame:
+    """The rows of `transforms` in the order of `times.stages`."""
+    totals = [_timed(times, loader) for loader in range(len(times.loaders))]
+    lines = _lines_inside(times, cells)
     rows = []
-    for index in order:
-        stage = times.stages[index]
+    for index, stage in enumerate(times.stages):
         items, busy_ns = totals[stage.loader]
         rows.append(
             (
@@ -232,6 +247,17 @@ class SlowItems(NamedTuple):
     least_ms: float
 
 
+def median_ns(times: WorkerTimes, loader: int) -> float:
+    """The median of the durations of a loader's items; NaN if none was timed."""
+    histogram = sorted(times.loaders[loader].histogram.items())
+    count, passed = sum(items for _, items in histogram), 0
+    for bucket, items in histogram:
+        passed += items
+        if 2 * passed >= count:
+            return middle_of(bucket)
+    return np.nan
+
+
 def slow_items(times: WorkerTimes, loader: int) -> SlowItems | None:
     """The slow items of a loader; None if none is, or many are."""
     histogram = sorted(times.loaders[loader].histogram.items())
@@ -239,12 +265,7 @@ def slow_items(times: WorkerTimes, loader: int) -> SlowItems | None:
     count = sum(items for _, items in histogram)
     if not count or not slowest:
         return None
-    passed, median = 0, 0.0
-    for bucket, items in histogram:
-        passed += items
-        if 2 * passed >= count:
-            median = middle_of(bucket)
-            break
+    median = median_ns(times, loader)
     least = max(SLOW * median, OF_SLOWEST * slowest[0].ns)
     slow, excess, total = 0, 0.0, 0.0
     for bucket, items in histogram:

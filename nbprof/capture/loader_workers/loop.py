@@ -122,7 +122,11 @@ class Loop:
         totals = self._totals.setdefault(iteration.loader, [0, 0, 0, 0])
         for index, value in enumerate((1, wait_ns, receive_ns, size)):
             totals[index] += value
-        number = int(vars(iterator).get("_rcvd_idx", 0)) - 1
+        attributes = vars(iterator)
+        # With `in_order=False` the iterator only counts its batches.
+        number = (
+            int(attributes.get("_rcvd_idx", 0)) - 1 if attributes.get("_in_order", True) else -1
+        )
         self._waits.append([iteration.loader, number, start_ns, wait_ns])
         if len(self._waits) >= 2 * MOST_WAITS:
             self._keep_longest()

@@ -25,8 +25,15 @@ class InputCategory(Part):
     per_step_ms: float | None
 
 
-class TfDataNode(Part):
-    """An iterator of a pipeline."""
+class NodeFact(Part):
+    """A line about a node."""
+
+    label: str
+    value: str
+
+
+class PipelineNode(Part):
+    """An iterator of tf.data, or a stage of a DataLoader."""
 
     id: str
     parent: str | None
@@ -42,7 +49,12 @@ class TfDataNode(Part):
     critical: bool
     bottleneck: bool
     percent: float | None
-    """Of the self time of all iterators of the graph."""
+    """Of the self time of all iterators of the graph; of a DataLoader, of the time in which batches
+    are made."""
+    value: str | None = None
+    """In place of its self time, of a stage of a DataLoader."""
+    facts: list[NodeFact] | None = None
+    """In place of its times, of a stage of a DataLoader."""
 
 
 class TfDataCall(Part):
@@ -52,7 +64,7 @@ class TfDataCall(Part):
     duration_us: float
     critical_ms: float | None
     """Self time of the iterators on the critical path."""
-    nodes: list[TfDataNode]
+    nodes: list[PipelineNode]
 
 
 class Pipeline(Part):
@@ -70,9 +82,22 @@ class Pipeline(Part):
     fix: list[FixLine]
     critical_ms: float | None
     """Of all calls together."""
-    nodes: list[TfDataNode]
+    nodes: list[PipelineNode]
     slowest: list[TfDataCall]
     """The longest first."""
+
+
+class LoaderPipeline(Part):
+    """The way of a batch from the dataset of a DataLoader to the loop."""
+
+    name: str
+    """The class of its dataset."""
+    scope: str
+    """What makes its batches."""
+    advice: Marked
+    """What limits it; "" if the loop does not wait for it."""
+    fix: list[FixLine]
+    nodes: list[PipelineNode]
 
 
 class Input(Tab):
@@ -93,6 +118,8 @@ class Input(Tab):
     """One row per pipeline, where there are several."""
     call_table: Table | None = None
     """The longest calls of each pipeline, by pipeline and rank."""
+    loaders: list[LoaderPipeline] | None = None
+    """DataLoaders whose batches were timed where they are made, most time first."""
     transforms: Table | None = None
     """One row per stage of the items of loaders with workers, where these were recorded."""
     workers: Table | None = None

@@ -26,7 +26,8 @@ from nbprof.tools.common import (
     unit_of,
     unknown,
 )
-from nbprof.tools.input.parts import Input, InputCategory, Pipeline, TfDataCall, TfDataNode
+from nbprof.tools.input.loaders import loader_pipelines
+from nbprof.tools.input.parts import Input, InputCategory, Pipeline, PipelineNode, TfDataCall
 from nbprof.tools.parts import Empty, Figure, Table, no_table
 from nbprof.tools.steps import serving
 from nbprof.tools.tables import floats, hidden, longest, table
@@ -93,6 +94,7 @@ def payload(run: Run) -> Input:
         pipelines=pipelines(run),
         pipeline_table=_pipeline_table(run),
         call_table=_call_table(run),
+        loaders=loader_pipelines(run),
         transforms=_of_workers(run.input_transforms, "input_pipeline.transforms"),
         workers=_of_workers(run.input_workers, "input_pipeline.workers"),
         ops=hidden(listed, *longest(ops, run.longest_calls, ("host", "input"))),
@@ -441,7 +443,7 @@ class _Graph(NamedTuple):
     """The iterators of a graph, and the self time of those on the critical path."""
 
     critical_ms: float
-    nodes: list[TfDataNode]
+    nodes: list[PipelineNode]
 
 
 def _graph(nodes: list[dict[Any, Any]]) -> _Graph:
@@ -455,9 +457,9 @@ def _graph(nodes: list[dict[Any, Any]]) -> _Graph:
     return _Graph(float(self_ms[on_path].sum()), parts)
 
 
-def _node(row: dict[Any, Any], percent: float | None) -> TfDataNode:
+def _node(row: dict[Any, Any], percent: float | None) -> PipelineNode:
     parent, note = row.get("parent"), row.get("note")
-    return TfDataNode(
+    return PipelineNode(
         id=str(row["id"]),
         parent=str(parent) if pd.notna(parent) and parent != "" else None,
         name=str(row["iterator"]),

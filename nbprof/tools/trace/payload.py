@@ -55,7 +55,7 @@ def payload(run: Run, limit: int = MOST_EVENTS) -> parts.Trace:
     index = timeline.index
     stacks = [index.main.stack, index.extra.stack]
     levels = [each.level for each in stacks]
-    joined, lacks = _joined(run, tracks, retained[0], sum(map(len, retained)), limit)
+    joined, lacks = _joined(run, tracks, retained, limit)
     columns = _Columns(tracks, retained, levels, tick, joined)
     counters = {counter.id: counter for counter in tracks.counters}
     return parts.Trace(
@@ -84,15 +84,13 @@ def payload(run: Run, limit: int = MOST_EVENTS) -> parts.Trace:
     )
 
 
-def _joined(
-    run: Run, tracks: Tracks, retained: Ints, count: int, limit: int
-) -> tuple[Arrows, list[str]]:
+def _joined(run: Run, tracks: Tracks, retained: list[Ints], limit: int) -> tuple[Arrows, list[str]]:
     """The arrows between the kept events, and what else was recorded of them."""
 
     def make() -> tuple[Arrows, list[str]]:
         links = run.timeline.links
-        complete = count == len(tracks.events) + len(tracks.extra)
-        joined = arrows.arrows(links, retained)
+        complete = sum(map(len, retained)) == len(tracks.events) + len(tracks.extra)
+        joined = arrows.arrows(links, *retained)
         lacks = arrows.lacks(links, complete=complete)
         if joined.left_out:
             lacks.append(plural(joined.left_out, "more arrow"))
