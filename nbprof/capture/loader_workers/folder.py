@@ -10,12 +10,13 @@ import contextlib
 import json
 import os
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 PREFIX = "nbprof-workers-"
 """Of the names of these folders."""
-_STATE, _OWNER = "window", "owner"
+_STATE, _OWNER, _ASKED = "window", "owner", "asked"
 MOST_BYTES = 1 << 20
 """Of one report."""
 MOST_FILES = 1_000
@@ -83,6 +84,18 @@ class Folder:
             return int(text)
         except (OSError, ValueError):
             return None
+
+    def ask(self) -> int | None:
+        """Ask all workers for a report now; returns what these state as `asked`."""
+        with contextlib.suppress(OSError):
+            _replace(self.path / _ASKED, str(time.time_ns()))
+        return self.asked()
+
+    def asked(self) -> int | None:
+        """When workers were last asked for a report; None if they were not."""
+        with contextlib.suppress(OSError):
+            return (self.path / _ASKED).stat().st_mtime_ns
+        return None
 
     def report(self, process: int, values: dict[str, Any]) -> None:
         """Replace the report of a worker process. Never raises: a disk may be full."""

@@ -187,7 +187,7 @@ class Recorder:
         closed = closed or self._open != window
         with contextlib.suppress(Exception):
             totals = self._timer.totals
-            totals.memory_bytes = max(totals.memory_bytes, _resident_bytes())
+            totals.memory_bytes = max(totals.memory_bytes, resident_bytes())
             totals.delayed_ns = max(_delayed_ns() - self._delay_before, 0)
             values = {
                 "began_ns": self._began_ns,
@@ -246,7 +246,7 @@ def _shared_bytes(message: Any) -> int:
     return sum(storages.values())
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
     """Memory of this process that is resident, that which it shares with others included; 0 where
     unknown.
     """

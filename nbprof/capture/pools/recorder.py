@@ -1,0 +1,216 @@
+"""Times the tasks of one worker process of a pool, from inside it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nbprof.capture.loader_workers.batches import Totals
+from nbprof.capture.loader_workers.folder import Folder
+from nbprof.capture.loader_workers.items import Items
+from nbprof.capture.loader_workers.recorder import resident_bytes
+from nbprof.capture.loader_workers.reporter import Reporter
+from nbprof.capture.loader_workers.samples import Samples
+from nbprof.capture.loader_workers.stages import CALL_NS, Stages
+from nbprof.capture.pools.calls import calls_of, stage_of_task
+
+OWN = str(Path(__file__).parents[2])
+"""The folder of nbprof."""
+MOST_CHUNKS = 2_000
+"""Chunks of tasks whose interval is reported."""
+_SHARE = 0.004
+"""Share of the time of chunks that timing each task in them may take: of short tasks, only some
+chunks are timed inside.
+"""
+
+
+class Recorder:
+    """Times the tasks of this process, on the thread that makes this object, while a window of the
+    recording is open.
+
+    Parameters
+    ----------
+    folder : Folder
+    window : int
+        The window that is open.
+    pool : int
+        Number of the pool in the recording.
+    samples : bool
+        Whether to sample the stack.
+    """
+
+    def __init__(self, folder: Folder, window: int, pool: int, samples: bool) -> None:
+        self._folder, self._window, self._pool = folder, window, pool
+        self._process, self._thread = os.getpid(), threading.get_ident()
+        self._stages, self._items, self._totals = Stages(), Items(), Totals()
+        self._samples = Samples(self._stages, enabled=samples)
+        self._chunks: list[tuple[int, int, int, int]] = []
+        self._skip = 0
+        self._began_ns: int | None = None
+        """Since when a chunk runs, by the clock of durations."""
+        self._asked: int | None = folder.asked()
+        self._reporter = Reporter(self._look, self.report)
+        self._finalizer: Any = None
+
+    def start(self) -> None:
+        """Begin: a first report says that there will be others."""
+        self.report()
+        self._reporter.start()
+        # Where `multiprocessing` ends the process, exit handlers of Python do not run.
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None:
+            self._finalizer = util.Finalize(None, self.end, exitpriority=100)
+
+    @property
+    def running(self) -> bool:
+        """True while it times a task, which may run others itself."""
+        return self._began_ns is not None
+
+    def serves(self, path: str, window: int) -> bool:
+        """True if this is the recorder of this process for a window."""
+        same = (str(self._folder.path), self._window, self._process) == (path, window, os.getpid())
+        return same and self._thread == threading.get_ident()
+
+    def run(self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a task, or a chunk of several, and count its time."""
+        __tracebackhide__ = True
+        count, inside = 1, False
+        with contextlib.suppress(Exception):
+            calls = calls_of(call, args)
+            count = calls.count
+            if count == 1 or self._skip <= 0:
+                call, args = calls.wrapped(self._timed)
+                inside = True
+        start_ns, cpu = time.time_ns(), time.thread_time_ns()
+        self._began_ns = began = time.perf_counter_ns()
+        try:
+            return call(*args, **kwargs)
+        finally:
+            busy = time.perf_counter_ns() - began
+            self._began_ns = None
+            took = (start_ns, busy, time.thread_time_ns() - cpu)
+            self._count(count, took, inside=inside)
+
+    def _timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        times = self._stages.times(stage_of_task(function))
+        if times is None:
+            return function
+        stages, items, number = self._stages, self._items, self._totals.batches
+
+        def task(*args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            before = times.total_ns
+            try:
+                return stages.run(times, function, args, kwargs)
+            finally:
+                items.add(args[0] if args else "", times.total_ns - before, number)
+
+        return task
+
+    def _count(self, count: int, took: tuple[int, int, int], *, inside: bool) -> None:
+        start_ns, busy, cpu = took
+        totals = self._totals
+        if inside:
+            totals.timed_items += count
+            totals.timed_busy_ns += busy
+            self._skip = int(count * CALL_NS / max(_SHARE * busy, 1.0))
+        else:
+            self._skip -= 1
+        totals.items += count
+        totals.batches += 1
+        totals.busy_ns += busy
+        totals.cpu_ns += cpu
+        if len(self._chunks) < MOST_CHUNKS:
+            self._chunks.append((totals.batches - 1, start_ns, busy, count))
+
+    def _look(self) -> bool:
+        """On the thread of the reporter: sample, and see whether the window is still open."""
+        self._samples.take()
+        if self._folder.window() != self._window:
+            self._leave()
+            self.report(complete=True)
+            return False
+        asked = self._folder.asked()
+        if asked != self._asked:
+            self._asked = asked
+            self.report(complete=True)
+        return True
+
+    def end(self) -> None:
+        """The process ends: report the rest."""
+        if os.getpid() == self._process:
+            self._leave()
+            self._reporter.stop()
+            self.report(complete=True, ended=True)
+
+    def _leave(self) -> None:
+        global _current  # noqa: PLW0603
+        if _current is self:
+            _current = None
+        finalizer, self._finalizer = self._finalizer, None
+        if finalizer is not None:
+            with contextlib.suppress(Exception):
+                finalizer.cancel()
+
+    def report(self, *, complete: bool = False, ended: bool = False) -> None:
+        """Write all that is known. Never raises."""
+        # A process that a task forked is no worker.
+        if os.getpid() != self._process:
+            return
+        with contextlib.suppress(Exception):
+            totals, began = self._totals, self._began_ns
+            totals.memory_bytes = max(totals.memory_bytes, resident_bytes())
+            running = 0 if began is None else max(time.perf_counter_ns() - began, 0)
+            values = {
+                "window": self._window,
+                "loader": self._pool,
+                "worker": self._process,
+                "process": self._process,
+                "began_ns": 0,
+                "start_ns": 0,
+                "complete": complete,
+                "ended": ended,
+                "asked": self._asked,
+                **vars(totals),
+                "busy_ns": totals.busy_ns + running,
+                "stages": self._stages.values(),
+                "lines": self._samples.values(),
+                "batch_times": list(self._chunks),
+                **self._items.values(),
+            }
+            self._folder.report(self._process, values)
+
+
+_current: Recorder | None = None
+"""That of this process while a window is open."""
+
+
+def recorder_for(path: str, window: int, pool: int, samples: bool) -> Recorder | None:
+    """The recorder of this worker; None once the window is over.
+
+    Parameters
+    ----------
+    path : str
+        The folder of the recording.
+    window, pool : int
+    samples : bool
+    """
+    global _current  # noqa: PLW0603
+    current = _current
+    if current is not None and current.serves(path, window):
+        return None if current.running else current
+    folder = Folder(Path(path))
+    if folder.window() != window or threading.current_thread() is not threading.main_thread():
+        return None
+    if current is not None:
+        current.end()
+    _current = current = Recorder(folder, window, pool, samples)
+    current.start()
+    return current
+
