@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from nbprof.core import worker_times
-from nbprof.core.worker_times import LONGEST, Merge, WorkerTimes
+from nbprof.core.worker_histogram import LONGEST
+from nbprof.core.worker_times import Merge, WorkerTimes
 
 VERSION = 1
 MOST_POOLS = 200

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from nbprof.core.cells import stem, title
-from nbprof.core.worker_times import IN_PROCESS, StageTotals, WorkerTimes, WorkerTotals, middle_of
+from nbprof.core.worker_histogram import middle_of
+from nbprof.core.worker_times import IN_PROCESS, StageTotals, WorkerTimes, WorkerTotals
 
 _MS = 1e6
 _MAIN = "main process"
@@ -74,7 +75,7 @@ def transforms(times: WorkerTimes, cells: Mapping[str, int]) -> pd.DataFrame:
         Execution counts by the stem of a cell's file.
     """
     totals = [_timed(times, loader) for loader in range(len(times.loaders))]
-    lines = _lines_inside(times, cells)
+    lines = line_inside(times, cells)
     order = sorted(
         range(len(times.stages)),
         key=lambda index: (times.stages[index].loader, -times.stages[index].self_ns),
@@ -262,7 +263,9 @@ def slow_items(times: WorkerTimes, loader: int) -> SlowItems | None:
     )
 
 
-def _lines_inside(times: WorkerTimes, cells: Mapping[str, int]) -> dict[int, str]:
+def line_inside(
+    times: WorkerTimes, cells: Mapping[str, int], *, short: bool = False
+) -> dict[int, str]:
     """By stage, the line of its samples' majority, with its share."""
     samples: dict[int, int] = {}
     for row in times.lines:
@@ -273,7 +276,8 @@ def _lines_inside(times: WorkerTimes, cells: Mapping[str, int]) -> dict[int, str
         if row.stage in named or total < _SAMPLES or row.samples < _LINES * total:
             continue
         share = round(100 * row.samples / total)
-        named[row.stage] = f"{row.function} ({location(row.file, row.line, cells)}): {share}%"
+        place = location(row.file, row.line, cells, short=short)
+        named[row.stage] = f"{row.function} ({place}): {share}%"
     return named
 
 

@@ -11,13 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nbprof.capture.loader_workers.batches import Totals
 from nbprof.capture.loader_workers.folder import Folder
 from nbprof.capture.loader_workers.items import Items
-from nbprof.capture.loader_workers.recorder import resident_bytes
 from nbprof.capture.loader_workers.reporter import Reporter
 from nbprof.capture.loader_workers.samples import Samples
 from nbprof.capture.loader_workers.stages import CALL_NS, Stages
+from nbprof.capture.loader_workers.totals import Totals, resident_bytes
 from nbprof.capture.pools.calls import calls_of, stage_of_task
 
 OWN = str(Path(__file__).parents[2])
@@ -150,7 +149,7 @@ class Recorder:
             self.report(complete=True, ended=True)
 
     def _leave(self) -> None:
-        global _current  # noqa: PLW0603
+        global _current
         if _current is self:
             _current = None
         finalizer, self._finalizer = self._finalizer, None
@@ -201,7 +200,7 @@ def recorder_for(path: str, window: int, pool: int, samples: bool) -> Recorder |
     window, pool : int
     samples : bool
     """
-    global _current  # noqa: PLW0603
+    global _current
     current = _current
     if current is not None and current.serves(path, window):
         return None if current.running else current
@@ -213,4 +212,3 @@ def recorder_for(path: str, window: int, pool: int, samples: bool) -> Recorder |
     _current = current = Recorder(folder, window, pool, samples)
     current.start()
     return current
-

@@ -125,5 +125,3 @@ class PoolUse:
                 return list(workers)
             return list((attributes.get("_processes") or {}).values())
         return []
-
-
