@@ -22,14 +22,12 @@ if TYPE_CHECKING:
     from nbprof.analysis.python import Python, TopFunction
 
 _MS = 1e6
+ENOUGH = 100
+"""Timed tasks from which on they stand for the others."""
 LONG_SHARE, LONG_FACTOR, FEWEST = 0.4, 3.0, 3
 """A task is what the others wait for if it takes this share of the time in which tasks are
 unfinished, this many times the median, and is one of so many.
 """
-BUSY = 0.8
-"""Workers are busy from this share of that time on."""
-START_SHARE = 0.3
-"""Share of that time in which no worker has begun a task yet, from which on that is the cause."""
 
 
 @dataclass(frozen=True)
@@ -197,6 +195,20 @@ class PoolWork:
         return min(self.busy_ns / (unfinished * self.pool.processes), 1.0)
 
     @property
+    def about_busy(self) -> float | None:
+        """The same, estimated where some tasks were not timed; None if few were."""
+        unfinished = self.unfinished_ns
+        if (
+            self.busy is not None
+            or self.timed < ENOUGH
+            or not unfinished
+            or not self.pool.processes
+        ):
+            return self.busy
+        scale = self.pool.sent / self.timed
+        return min(scale * self.busy_ns / (unfinished * self.pool.processes), 1.0)
+
+    @property
     def longest_ns(self) -> int:
         """The longest call."""
         return max((stage.longest_ns for _, stage in self._stages), default=0)
@@ -275,10 +287,8 @@ def waited(pools: Pools, python: Python, units: Intervals) -> PoolWait | None:
     waits: list[tuple[float, TopFunction | None, int]] = []
     for index, pool in enumerate(recorded.pools):
         if pool.intervals:
-            start, end = (
-                np.array(column, np.int64) for column in zip(*pool.intervals, strict=True)
-            )
-            inside = Intervals.union(start, end).intersection(units)
+            when = np.array(pool.intervals, np.int64)
+            inside = Intervals.union(when[:, 0], when[:, 1]).intersection(units)
             share, function = python.in_pools(inside)
             waits.append((share * inside.total(), function, index))
     if not waits:

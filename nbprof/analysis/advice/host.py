@@ -96,7 +96,7 @@ _AUTOCAST = (
 
 def _python_code(facts: Facts, limit: Threshold) -> Found | None:
     host = facts.evidence.host
-    share = _always(facts, "python")
+    share = _without_pools(facts, "python")
     if host is None or host.python is None or share < limit["moderate"]:
         return None
     gain = share * facts.mean["step_time"] / 100
@@ -120,6 +120,19 @@ def _always(facts: Facts, part: str) -> float:
     return _without_rhythm(facts, host.parts.get(part, 0.0))
 
 
+def _without_pools(facts: Facts, part: str) -> float:
+    """The same without waits for process pools, which are a finding of another rule: while the
+    program waits, other threads of it send tasks and receive results, in Python.
+    """
+    share, host = _always(facts, part), facts.evidence.host
+    if host is None or host.pool is None:
+        return share
+    in_pools = host.pool.percent
+    if part == "python":
+        in_pools -= host.parts.get("waiting", 0.0)
+    return max(share - max(in_pools, 0.0), 0.0)
+
+
 def _without_rhythm(facts: Facts, percent: float) -> float:
     rhythm = facts.evidence.periodic
     if not facts.mean["step_time"]:
@@ -131,7 +144,7 @@ def _without_rhythm(facts: Facts, percent: float) -> float:
 
 def _waits(facts: Facts, limit: Threshold) -> Found | None:
     host = facts.evidence.host
-    share = _always(facts, "waiting")
+    share = _without_pools(facts, "waiting")
     if host is None or host.python is None or share < limit["moderate"]:
         return None
     if host.python.top_waiting is None:

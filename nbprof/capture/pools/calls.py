@@ -17,7 +17,9 @@ CHUNK = "_process_chunk"
 """The function of `concurrent.futures.process` that does."""
 _OF_JOBLIB = ("BatchedCalls", "_TracebackCapturingWrapper")
 """Classes of joblib: of several calls, and of what runs one of these."""
-_MOST_WRAPPED = 10
+MOST_WRAPPED = 200
+"""Calls of a chunk that are timed each on its own."""
+_MOST_DECORATORS = 10
 
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -30,7 +32,8 @@ class Calls(NamedTuple):
     count : int
         Calls of the person's functions.
     wrapped : callable
-        Takes a function that wraps theirs; returns what to call instead, and its arguments.
+        Takes a function that wraps theirs; returns what to call instead, and its arguments. Of a
+        chunk, the first `MOST_WRAPPED` calls are wrapped.
     """
 
     count: int
@@ -41,14 +44,25 @@ def calls_of(call: Callable[..., Any], args: tuple[Any, ...]) -> Calls:
     """The calls in a callable that a pool sends with these arguments."""
     if _is_mapper(call) and len(args) == 1:
         function, chunk = args[0]
-        return Calls(len(chunk), lambda wrap: (call, ((wrap(function), chunk),)))
+        several = partial(_in_parts, lambda each, part: call((each, part)), function)
+        return Calls(len(chunk), lambda wrap: (partial(several, wrap(function)), (chunk,)))
     if isinstance(call, partial) and getattr(call.func, "__name__", "") == CHUNK and args:
         run, (function, *rest) = call.func, call.args
-        return Calls(len(args[0]), lambda wrap: (partial(run, wrap(function), *rest), args))
+        several = partial(_in_parts, lambda each, part: run(each, *rest, part), function)
+        return Calls(len(args[0]), lambda wrap: (partial(several, wrap(function)), args))
     batch = batch_of(call)
     if batch is not None:
         return Calls(len(batch.items), lambda wrap: (_with_items(call, batch, wrap), args))
     return Calls(1, lambda wrap: (wrap(call), args))
+
+
+def _in_parts(run: Callable[..., list[Any]], call: Any, wrapped: Any, chunk: Any) -> list[Any]:
+    """The results of a chunk whose first calls are wrapped."""
+    __tracebackhide__ = True
+    results = run(wrapped, chunk[:MOST_WRAPPED])
+    if len(chunk) > MOST_WRAPPED:
+        results += run(call, chunk[MOST_WRAPPED:])
+    return results
 
 
 def _is_mapper(call: Callable[..., Any]) -> bool:
@@ -66,13 +80,14 @@ def batch_of(call: Any) -> Any:
 
 def _with_items(call: Callable[..., Any], batch: Any, wrap: Wrap) -> Callable[..., Any]:
     """A batch of joblib, which lives for one call, with its functions wrapped."""
-    batch.items = [(wrap(function), *rest) for function, *rest in batch.items]
+    wrapped = [(wrap(function), *rest) for function, *rest in batch.items[:MOST_WRAPPED]]
+    batch.items = wrapped + batch.items[MOST_WRAPPED:]
     return call
 
 
 def stage_of_task(function: Callable[..., Any]) -> Stage:
     """The function of a task, without decorators, and its place in the code."""
-    for _ in range(_MOST_WRAPPED):
+    for _ in range(_MOST_DECORATORS):
         if isinstance(function, partial):
             function = function.func
         elif callable(inner := getattr(function, "__dict__", {}).get("__wrapped__")):

@@ -17,7 +17,7 @@ from nbprof.capture.loader_workers.reporter import Reporter
 from nbprof.capture.loader_workers.samples import Samples
 from nbprof.capture.loader_workers.stages import CALL_NS, Stages
 from nbprof.capture.loader_workers.totals import Totals, resident_bytes
-from nbprof.capture.pools.calls import calls_of, stage_of_task
+from nbprof.capture.pools.calls import MOST_WRAPPED, calls_of, stage_of_task
 
 OWN = str(Path(__file__).parents[2])
 """The folder of nbprof."""
@@ -53,6 +53,8 @@ class Recorder:
         self._skip = 0
         self._began_ns: int | None = None
         """Since when a chunk runs, by the clock of durations."""
+        self._item_ns = 0
+        """How long the last task took that was timed on its own."""
         self._asked: int | None = folder.asked()
         self._reporter = Reporter(self._look, self.report)
         self._finalizer: Any = None
@@ -87,12 +89,16 @@ class Recorder:
                 call, args = calls.wrapped(self._timed)
                 inside = True
         start_ns, cpu = time.time_ns(), time.thread_time_ns()
+        self._item_ns = 0
         self._began_ns = began = time.perf_counter_ns()
         try:
             return call(*args, **kwargs)
         finally:
             busy = time.perf_counter_ns() - began
             self._began_ns = None
+            if inside and count == 1 and self._item_ns:
+                # Without what timing it took.
+                busy = self._item_ns
             took = (start_ns, busy, time.thread_time_ns() - cpu)
             self._count(count, took, inside=inside)
 
@@ -108,7 +114,8 @@ class Recorder:
             try:
                 return stages.run(times, function, args, kwargs)
             finally:
-                items.add(args[0] if args else "", times.total_ns - before, number)
+                self._item_ns = took = times.total_ns - before
+                items.add(args[0] if args else "", took, number)
 
         return task
 
@@ -116,9 +123,10 @@ class Recorder:
         start_ns, busy, cpu = took
         totals = self._totals
         if inside:
-            totals.timed_items += count
+            timed = min(count, MOST_WRAPPED)
+            totals.timed_items += timed
             totals.timed_busy_ns += busy
-            self._skip = int(count * CALL_NS / max(_SHARE * busy, 1.0))
+            self._skip = int(timed * CALL_NS / max(_SHARE * busy, 1.0))
         else:
             self._skip -= 1
         totals.items += count

@@ -13,6 +13,7 @@ from nbprof.analysis.advice import advice
 from nbprof.analysis.advice import evidence as advice_evidence
 from nbprof.analysis.advice import host as advice_host
 from nbprof.analysis.advice import host_buffer as advice_host_buffer
+from nbprof.analysis.advice import pools as advice_pools
 from nbprof.analysis.advice import recorder as advice_recorder
 from nbprof.analysis.advice import tf_data as advice_tf_data
 from nbprof.analysis.advice import versions as advice_versions
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from nbprof.analysis.advice import cores as advice_cores
     from nbprof.analysis.advice import workers as advice_workers
     from nbprof.analysis.input.loops import LoopWaits
+    from nbprof.analysis.pools import PoolWait
     from nbprof.analysis.result_waits import ResultWaits
     from nbprof.analysis.steps.over_run import Slow, Slowing
     from nbprof.core.step_times import StepTimes
@@ -440,6 +442,11 @@ class AdviceFrames(OverviewFrames, HostFrames):
             self.capture.machine.get("bf16", ""),
             _of_libraries(breakdown),
             self._result_waits(breakdown.counted),
+            guarded(
+                "What is known of process pools",
+                lambda: self._pool_wait(breakdown.counted),
+                lambda _: None,
+            ),
         )
         evidence = advice_evidence.Evidence(
             host=host,
@@ -456,7 +463,7 @@ class AdviceFrames(OverviewFrames, HostFrames):
             self._no_runtime_figures,
             evidence,
         )
-        of_host = of_host[of_host["rule"].isin(advice_host.NAMES)]
+        of_host = of_host[of_host["rule"].isin((*advice_host.NAMES, advice_pools.NAME))]
         if findings["rule"].isin(advice_host.CAUSES_OF_TINY).any():
             of_host = of_host[~of_host["rule"].isin(advice_host.TINY)]
         if self.unexplained is not None:
@@ -470,6 +477,21 @@ class AdviceFrames(OverviewFrames, HostFrames):
 
         origin = origin_ns(self.trace)
         return result_waits.find(self.activity, self.trace, counted, self.python, origin)
+
+    def _pool_wait(self, counted: pd.DataFrame) -> PoolWait | None:
+        """The wait of the counted steps for process pools."""
+        origin = origin_ns(self.trace)
+        if self.python is None or not origin or len(self.hosts) != 1:
+            return None
+        if not self.pools.recorded.pools or not len(counted):
+            return None
+        from nbprof.analysis import pools
+        from nbprof.analysis.steps.step_rows import step_bounds
+        from nbprof.core.intervals import Intervals
+
+        start, end = step_bounds(counted)
+        units = Intervals.union(start // 1000 + origin, end // 1000 + origin)
+        return pools.waited(self.pools, self.python, units)
 
     def _with_versions(self, findings: pd.DataFrame) -> pd.DataFrame:
         """The findings with that on library versions that are known to be slow."""
