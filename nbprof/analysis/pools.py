@@ -63,7 +63,7 @@ class Pools:
             rows.append(
                 {
                     "pool": names[worker.loader],
-                    "process": worker.worker,
+                    "process": str(worker.worker),
                     "tasks": worker.items,
                     "busy_ms": worker.busy_ns / _MS,
                     "busy_percent": min(busy, 100.0),
@@ -198,13 +198,10 @@ class PoolWork:
     def about_busy(self) -> float | None:
         """The same, estimated where some tasks were not timed; None if few were."""
         unfinished = self.unfinished_ns
-        if (
-            self.busy is not None
-            or self.timed < ENOUGH
-            or not unfinished
-            or not self.pool.processes
-        ):
+        if self.busy is not None or self.timed < ENOUGH:
             return self.busy
+        if not unfinished or not self.pool.processes:
+            return None
         scale = self.pool.sent / self.timed
         return min(scale * self.busy_ns / (unfinished * self.pool.processes), 1.0)
 
@@ -215,8 +212,10 @@ class PoolWork:
 
     @property
     def starting_ns(self) -> int | None:
-        """Until the first task began, from when it was sent; None if unknown."""
-        if not self.complete or not self._chunks or not self.pool.intervals:
+        """Until the first task began, from when it was sent; None if unknown, or if its processes
+        had started before the recording.
+        """
+        if not self.complete or not self._chunks or not self.pool.intervals or not self.pool.fresh:
             return None
         return max(min(row.start_ns for row in self._chunks) - self.pool.intervals[0][0], 0)
 
@@ -251,6 +250,8 @@ class PoolWait(NamedTuple):
     percent : float
         Of a unit: time in which the thread of the cell waits in code of a pool while its tasks are
         unfinished.
+    percent_of_all : float
+        The same of all pools; the rest is of the one with most.
     function : TopFunction or None
         The person's line that waits.
     name : str
@@ -263,6 +264,7 @@ class PoolWait(NamedTuple):
     """
 
     percent: float
+    percent_of_all: float
     function: TopFunction | None
     name: str
     work: PoolWork
@@ -303,5 +305,7 @@ def waited(pools: Pools, python: Python, units: Intervals) -> PoolWait | None:
         place = location(stage.file, stage.line, pools.cells, short=True)
         code = f"**{stage.name}**" + (f" ({place})" if place else "")
         line = line_inside(recorded.times, pools.cells, short=True).get(number, "")
-    percent = 100 * longest / units.total()
-    return PoolWait(percent, function, pools.names()[index], work, code, line)
+    percents = [100 * wait / units.total() for wait in (longest, sum(each[0] for each in waits))]
+    return PoolWait(
+        percents[0], min(percents[1], 100.0), function, pools.names()[index], work, code, line
+    )

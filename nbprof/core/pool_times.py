@@ -35,6 +35,8 @@ class Pool(NamedTuple):
         When any of them were unfinished, in ns since 1970; they do not overlap.
     truncated : bool
         True if there were too many intervals to store.
+    fresh : bool
+        True if its processes started while nbprof recorded.
     """
 
     kind: str
@@ -42,6 +44,7 @@ class Pool(NamedTuple):
     sent: int
     intervals: tuple[tuple[int, int], ...]
     truncated: bool
+    fresh: bool
 
     @property
     def unfinished_ns(self) -> int | None:
@@ -64,6 +67,7 @@ class _Use(Protocol):
     processes: int
     sent: int
     truncated: bool
+    fresh: bool
 
 
 def packed(
@@ -86,7 +90,10 @@ def packed(
     return {
         "version": VERSION,
         "pools": [
-            [use.kind[:100], use.processes, use.sent, list(map(list, when)), use.truncated]
+            [
+                *(use.kind[:100], use.processes, use.sent),
+                *(list(map(list, when)), use.truncated, use.fresh),
+            ]
             for use, when in zip(uses, intervals, strict=True)
         ],
         "times": merge.packed(about, {}),
@@ -108,8 +115,10 @@ def unpacked(values: object) -> PoolTimes:
 
 
 def _pool(row: Any) -> Pool:
-    kind, processes, sent, intervals, truncated = row
-    if not isinstance(kind, str) or len(kind) > LONGEST or not isinstance(truncated, bool):
+    kind, processes, sent, intervals, truncated, fresh = row
+    if not isinstance(kind, str) or len(kind) > LONGEST:
+        raise ValueError("no pool")
+    if not isinstance(truncated, bool) or not isinstance(fresh, bool):
         raise ValueError("no pool")
     if not _is_time(processes) or not _is_time(sent) or len(intervals) > _MOST_INTERVALS:
         raise ValueError("no pool")
@@ -119,7 +128,7 @@ def _pool(row: Any) -> Pool:
             raise ValueError("no intervals")
         when.append((start, end))
         before = end
-    return Pool(kind, processes, sent, tuple(when), truncated)
+    return Pool(kind, processes, sent, tuple(when), truncated, fresh)
 
 
 def _is_time(value: object) -> bool:

@@ -110,7 +110,7 @@ SCHEMA: dict[str, list[Col]] = {
     ],
     "python.workers": [
         _POOL,
-        count("process", "Process", "ID of the worker process."),
+        text("process", "Process", "ID of the worker process."),
         count(
             "tasks", "Tasks", "Calls that it ran and that were timed, alone or with their chunk."
         ),

@@ -293,7 +293,7 @@ export const render: View = (el, context) => {
   el.append(verdict(overview, bar), strip, section, nextSteps(overview, context));
   if (overview.ranges) el.append(rangesSection(overview.ranges, unit));
   if (overview.code) el.append(codeSection(overview.code));
-  if (overview.pools) el.append(poolsSection(overview.pools, context));
+  if (overview.pools) el.append(...poolsSection(overview.pools, context));
   el.append(h("section.split.b", topOps(overview, context), h("div", heading("Run"), facts(overview))));
 
   if (steps.empty) {

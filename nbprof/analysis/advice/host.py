@@ -127,7 +127,7 @@ def _without_pools(facts: Facts, part: str) -> float:
     share, host = _always(facts, part), facts.evidence.host
     if host is None or host.pool is None:
         return share
-    in_pools = host.pool.percent
+    in_pools = host.pool.percent_of_all
     if part == "python":
         in_pools -= host.parts.get("waiting", 0.0)
     return max(share - max(in_pools, 0.0), 0.0)

@@ -21,6 +21,8 @@ class PoolUse:
     pool : object
     kind : str
         What people call it.
+    fresh : bool
+        True if its processes start while nbprof records.
 
     Attributes
     ----------
@@ -30,7 +32,8 @@ class PoolUse:
         The most worker processes that it had.
     """
 
-    def __init__(self, pool: Any, kind: str) -> None:
+    def __init__(self, pool: Any, kind: str, *, fresh: bool = False) -> None:
+        self.fresh = fresh or not _workers(pool)
         self._pool = weakref.ref(pool)
         self.kind = kind
         self._lock = threading.Lock()
@@ -106,22 +109,24 @@ class PoolUse:
 
     def count_processes(self) -> None:
         """Note how many worker processes there are now."""
-        self.processes = max(self.processes, len(self._workers()))
+        self.processes = max(self.processes, len(_workers(self._pool())))
 
     def running(self) -> set[int]:
         """The worker processes that run now."""
         found = set()
-        for worker in self._workers():
+        for worker in _workers(self._pool()):
             with contextlib.suppress(Exception):
                 if worker.is_alive():
                     found.add(worker.pid)
         return found
 
-    def _workers(self) -> list[Any]:
-        with contextlib.suppress(Exception):
-            attributes = vars(self._pool())
-            workers = attributes.get("_pool")
-            if isinstance(workers, list):
-                return list(workers)
-            return list((attributes.get("_processes") or {}).values())
-        return []
+
+def _workers(pool: Any) -> list[Any]:
+    """The worker processes that a pool has now."""
+    with contextlib.suppress(Exception):
+        attributes = vars(pool)
+        workers = attributes.get("_pool")
+        if isinstance(workers, list):
+            return list(workers)
+        return list((attributes.get("_processes") or {}).values())
+    return []

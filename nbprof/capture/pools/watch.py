@@ -53,6 +53,8 @@ class PoolWatch:
         self._lock = threading.Lock()
         self._uses: list[PoolUse] = []
         self._use: weakref.WeakKeyDictionary[Any, PoolUse] = weakref.WeakKeyDictionary()
+        self._made: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Pools of `multiprocessing` that were made meanwhile."""
         self._watched: weakref.WeakSet[Any] = weakref.WeakSet()
         """Results of pools that tell when they are complete."""
         self._timed = self._began_ns = 0
@@ -73,6 +75,14 @@ class PoolWatch:
     def _hook_pool(self, module: Any, patches: Patches) -> None:
         pools = module.Pool
         generate, apply, end = pools._guarded_task_generation, pools.apply_async, pools.terminate
+        make = pools.__init__
+
+        @wraps(make)
+        def init(pool: Any, *args: Any, **kwargs: Any) -> None:
+            __tracebackhide__ = True
+            make(pool, *args, **kwargs)
+            if os.getpid() == self._process:
+                self._made.add(pool)
 
         @wraps(generate)
         def tasks(pool: Any, job: Any, call: Any, arguments: Any) -> Any:
@@ -109,6 +119,7 @@ class PoolWatch:
                 if use is not None:
                     use.ends_all()
 
+        patches.replace(pools, "__init__", init)
         patches.replace(pools, "_guarded_task_generation", tasks)
         patches.replace(pools, "apply_async", apply_async)
         patches.replace(pools, "terminate", terminate)
@@ -138,7 +149,7 @@ class PoolWatch:
         with contextlib.suppress(Exception), self._lock:
             use = self._use.get(pool)
             if use is None and len(self._uses) < pool_times.MOST_POOLS and self._open_folder():
-                use = self._use[pool] = PoolUse(pool, kind)
+                use = self._use[pool] = PoolUse(pool, kind, fresh=pool in self._made)
                 self._uses.append(use)
             return use
         return None
