@@ -305,7 +305,13 @@ def waited(pools: Pools, python: Python, units: Intervals) -> PoolWait | None:
         place = location(stage.file, stage.line, pools.cells, short=True)
         code = f"**{stage.name}**" + (f" ({place})" if place else "")
         line = line_inside(recorded.times, pools.cells, short=True).get(number, "")
-    percents = [100 * wait / units.total() for wait in (longest, sum(each[0] for each in waits))]
+    of_all = sum(wait for wait, _, _ in waits)
     return PoolWait(
-        percents[0], min(percents[1], 100.0), function, pools.names()[index], work, code, line
+        100 * longest / units.total(),
+        min(100 * of_all / units.total(), 100.0),
+        function,
+        pools.names()[index],
+        work,
+        code,
+        line,
     )

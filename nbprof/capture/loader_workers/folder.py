@@ -26,6 +26,9 @@ PAUSED = 0
 _LISTS = ("batch_times", "lines", "slow")
 """What a report that is too large loses, half of it at a time."""
 
+_ATTEMPTS = 10
+"""To remove a folder into which a worker may just write its report."""
+
 State = tuple[int, int, int]
 """What changes when a file is replaced: its number, time and size."""
 
@@ -122,11 +125,14 @@ class Folder:
         """Remove it with all files; a worker that still runs takes that for the end."""
         with contextlib.suppress(OSError):
             (self.path / _STATE).unlink()
-        for file in list(self.path.glob("*")):
+        for _ in range(_ATTEMPTS):
+            for file in list(self.path.glob("*")):
+                with contextlib.suppress(OSError):
+                    file.unlink()
             with contextlib.suppress(OSError):
-                file.unlink()
-        with contextlib.suppress(OSError):
-            self.path.rmdir()
+                self.path.rmdir()
+            if not self.path.exists():
+                break
         self.leave()
 
 

@@ -31,12 +31,15 @@ class Calls(NamedTuple):
     ----------
     count : int
         Calls of the person's functions.
+    function : callable
+        Theirs; of a batch, the first.
     wrapped : callable
         Takes a function that wraps theirs; returns what to call instead, and its arguments. Of a
         chunk, the first `MOST_WRAPPED` calls are wrapped.
     """
 
     count: int
+    function: Callable[..., Any]
     wrapped: Callable[[Wrap], tuple[Callable[..., Any], tuple[Any, ...]]]
 
 
@@ -45,15 +48,18 @@ def calls_of(call: Callable[..., Any], args: tuple[Any, ...]) -> Calls:
     if _is_mapper(call) and len(args) == 1:
         function, chunk = args[0]
         several = partial(_in_parts, lambda each, part: call((each, part)), function)
-        return Calls(len(chunk), lambda wrap: (partial(several, wrap(function)), (chunk,)))
+        return Calls(
+            len(chunk), function, lambda wrap: (partial(several, wrap(function)), (chunk,))
+        )
     if isinstance(call, partial) and getattr(call.func, "__name__", "") == CHUNK and args:
         run, (function, *rest) = call.func, call.args
         several = partial(_in_parts, lambda each, part: run(each, *rest, part), function)
-        return Calls(len(args[0]), lambda wrap: (partial(several, wrap(function)), args))
+        return Calls(len(args[0]), function, lambda wrap: (partial(several, wrap(function)), args))
     batch = batch_of(call)
-    if batch is not None:
-        return Calls(len(batch.items), lambda wrap: (_with_items(call, batch, wrap), args))
-    return Calls(1, lambda wrap: (wrap(call), args))
+    if batch is not None and batch.items:
+        first = batch.items[0][0]
+        return Calls(len(batch.items), first, lambda wrap: (_with_items(call, batch, wrap), args))
+    return Calls(1, call, lambda wrap: (wrap(call), args))
 
 
 def _in_parts(run: Callable[..., list[Any]], call: Any, wrapped: Any, chunk: Any) -> list[Any]:

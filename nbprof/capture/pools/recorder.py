@@ -15,7 +15,7 @@ from nbprof.capture.loader_workers.folder import Folder
 from nbprof.capture.loader_workers.items import Items
 from nbprof.capture.loader_workers.reporter import Reporter
 from nbprof.capture.loader_workers.samples import Samples
-from nbprof.capture.loader_workers.stages import CALL_NS, Stages
+from nbprof.capture.loader_workers.stages import CALL_NS, MOST_STAGES, Stage, Stages
 from nbprof.capture.loader_workers.totals import Totals, resident_bytes
 from nbprof.capture.pools.calls import MOST_WRAPPED, calls_of, stage_of_task
 
@@ -50,11 +50,14 @@ class Recorder:
         self._stages, self._items, self._totals = Stages(), Items(), Totals()
         self._samples = Samples(self._stages, enabled=samples)
         self._chunks: list[tuple[int, int, int, int]] = []
-        self._skip = 0
+        self._skips: dict[Stage, int] = {}
+        """By function, how many of its next chunks are not timed inside."""
         self._began_ns: int | None = None
         """Since when a chunk runs, by the clock of durations."""
         self._item_ns = 0
         """How long the last task took that was timed on its own."""
+        self._complete: int | None = None
+        """Number of chunks when the pool was about to be terminated: no more is expected."""
         self._asked: int | None = folder.asked()
         self._reporter = Reporter(self._look, self.report)
         self._finalizer: Any = None
@@ -81,11 +84,12 @@ class Recorder:
     def run(self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a task, or a chunk of several, and count its time."""
         __tracebackhide__ = True
-        count, inside = 1, False
+        count, inside, stage = 1, False, None
         with contextlib.suppress(Exception):
             calls = calls_of(call, args)
             count = calls.count
-            if count == 1 or self._skip <= 0:
+            stage = stage_of_task(calls.function)
+            if count == 1 or self._skips.get(stage, 0) <= 0:
                 call, args = calls.wrapped(self._timed)
                 inside = True
         start_ns, cpu = time.time_ns(), time.thread_time_ns()
@@ -100,7 +104,7 @@ class Recorder:
                 # Without what timing it took.
                 busy = self._item_ns
             took = (start_ns, busy, time.thread_time_ns() - cpu)
-            self._count(count, took, inside=inside)
+            self._count(count, took, stage, inside=inside)
 
     def _timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         times = self._stages.times(stage_of_task(function))
@@ -119,16 +123,20 @@ class Recorder:
 
         return task
 
-    def _count(self, count: int, took: tuple[int, int, int], *, inside: bool) -> None:
+    def _count(
+        self, count: int, took: tuple[int, int, int], stage: Stage | None, *, inside: bool
+    ) -> None:
         start_ns, busy, cpu = took
         totals = self._totals
         if inside:
             timed = min(count, MOST_WRAPPED)
             totals.timed_items += timed
             totals.timed_busy_ns += busy
-            self._skip = int(timed * CALL_NS / max(_SHARE * busy, 1.0))
-        else:
-            self._skip -= 1
+            skip = int(timed * CALL_NS / max(_SHARE * busy, 1.0))
+            if stage is not None and count > 1 and len(self._skips) < MOST_STAGES:
+                self._skips[stage] = skip
+        elif stage in self._skips:
+            self._skips[stage] -= 1
         totals.items += count
         totals.batches += 1
         totals.busy_ns += busy
@@ -139,14 +147,16 @@ class Recorder:
     def _look(self) -> bool:
         """On the thread of the reporter: sample, and see whether the window is still open."""
         self._samples.take()
-        if self._folder.window() != self._window:
+        window = self._folder.window()
+        if window != self._window:
             self._leave()
-            self.report(complete=True)
+            if window is not None:
+                self.report(complete=True)
             return False
         asked = self._folder.asked()
         if asked != self._asked:
-            self._asked = asked
-            self.report(complete=True)
+            self._asked, self._complete = asked, self._totals.batches
+            self.report()
         return True
 
     def end(self) -> None:
@@ -181,7 +191,7 @@ class Recorder:
                 "process": self._process,
                 "began_ns": 0,
                 "start_ns": 0,
-                "complete": complete,
+                "complete": complete or self._complete == totals.batches,
                 "ended": ended,
                 "asked": self._asked,
                 **vars(totals),
