@@ -142,7 +142,7 @@ class LongTask(NamedTuple):
 
 
 class PoolWork:
-    """What the workers of one pool did.
+    """Work of the workers of one pool.
 
     Parameters
     ----------
@@ -231,8 +231,8 @@ class PoolWork:
     def long_task(self) -> LongTask | None:
         """The task that the end of the others waits for; None if none does, or it is unknown."""
         chunks, unfinished = self._chunks, self.unfinished_ns
-        known = self.complete and sum(row.items for row in chunks) == self.pool.sent
-        if not known or len(chunks) < FEWEST or not unfinished:
+        all_timed = self.complete and sum(row.items for row in chunks) == self.pool.sent
+        if not all_timed or len(chunks) < FEWEST or not unfinished:
             return None
         longest = max(chunks, key=lambda row: row.busy_ns)
         typical = median(row.busy_ns for row in chunks)
@@ -259,7 +259,7 @@ class PoolWait(NamedTuple):
     work : PoolWork
     code : str
         Its function with most time, with its place; "" if none was timed.
-    inside : str
+    sampled : str
         The line of that with at least half of its samples, and its share; else empty.
     """
 
@@ -269,7 +269,7 @@ class PoolWait(NamedTuple):
     name: str
     work: PoolWork
     code: str
-    inside: str
+    sampled: str
 
 
 def waited(pools: Pools, python: Python, units: Intervals) -> PoolWait | None:
@@ -290,9 +290,9 @@ def waited(pools: Pools, python: Python, units: Intervals) -> PoolWait | None:
     for index, pool in enumerate(recorded.pools):
         if pool.intervals:
             when = np.array(pool.intervals, np.int64)
-            inside = Intervals.union(when[:, 0], when[:, 1]).intersection(units)
-            share, function = python.in_pools(inside)
-            waits.append((share * inside.total(), function, index))
+            unfinished = Intervals.union(when[:, 0], when[:, 1]).intersection(units)
+            share, function = python.in_pools(unfinished)
+            waits.append((share * unfinished.total(), function, index))
     if not waits:
         return None
     longest, function, index = max(waits, key=lambda each: each[0])
@@ -302,8 +302,8 @@ def waited(pools: Pools, python: Python, units: Intervals) -> PoolWait | None:
     code, line, heaviest = "", "", work.heaviest()
     if heaviest is not None:
         number, stage = heaviest
-        place = location(stage.file, stage.line, pools.cells, short=True)
-        code = f"**{stage.name}**" + (f" ({place})" if place else "")
+        position = location(stage.file, stage.line, pools.cells, short=True)
+        code = f"**{stage.name}**" + (f" ({position})" if position else "")
         line = line_inside(recorded.times, pools.cells, short=True).get(number, "")
     of_all = sum(wait for wait, _, _ in waits)
     return PoolWait(

@@ -164,6 +164,16 @@ def _waits(facts: Facts, limit: Threshold) -> Found | None:
     )
 
 
+def _pool_waits(facts: Facts, limit: Threshold) -> Found | None:
+    host = facts.evidence.host
+    if host is None or host.pool is None or host.pool.percent < limit["moderate"]:
+        return None
+    # Imported late, as most programs wait for none.
+    from nbprof.analysis.advice import pools
+
+    return pools.finding(facts, host.pool, limit)
+
+
 def _library_code(facts: Facts, limit: Threshold) -> Found | None:
     """Code of NumPy and its like between the ops of a framework."""
     host = facts.evidence.host
@@ -309,6 +319,23 @@ RULES: tuple[AdviceRule, ...] = (
         shortens=HOST_TIME,
         saves=("other",),
         done=Shown("The program does not wait"),
+    ),
+    Rule(
+        "pool_waits",
+        _pool_waits,
+        threshold=_SHARE,
+        source=OURS,
+        target=TRACE,
+        applies=ALL,
+        looks_at="Waits for process pools (multiprocessing, concurrent.futures, joblib), by sampled"
+        " stacks, and their tasks, timed in the workers",
+        title="Make the tasks of the pool cheaper",
+        certainty=MEASURED,
+        refuted_by="{the} takes as long with tasks that return at once",
+        gain_is=UP_TO,
+        shortens=HOST_TIME,
+        saves=("other",),
+        done=Shown("The program does not wait for a pool"),
     ),
     Rule(
         "library_code",

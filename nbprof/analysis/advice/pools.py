@@ -1,4 +1,4 @@
-"""The advice rule on process pools that a cell waits for: what in their workers takes the time, and
+"""The finding on process pools that a cell waits for: what in their workers takes the time, and
 whether these are busy or wait themselves.
 """
 
@@ -6,33 +6,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from nbprof.analysis.advice.checks import PART_HIGH
-from nbprof.analysis.advice.facts import TRACE, AdviceRule, Facts
-from nbprof.analysis.rule import (
-    ALL,
-    HOST_TIME,
-    MEASURED,
-    OURS,
-    UP_TO,
-    Found,
-    Rule,
-    Shown,
-    Threshold,
-)
+from nbprof.analysis.advice.facts import Facts
+from nbprof.analysis.rule import Found, Threshold
 from nbprof.analysis.verdict import location_text
 from nbprof.display import wording
 
 if TYPE_CHECKING:
     from nbprof.analysis.pools import PoolWait
 
-NAME = "pool_waits"
 BUSY, IDLE, STARTING = 0.8, 0.5, 0.3
 """Share of the time in which tasks are unfinished from which on processes are busy, up to which
 they are idle, and from which on they are late.
 """
-_LIMIT = Threshold(
-    "≥ {moderate:g} % of step time (high from {high:g} %)", moderate=PART_HIGH, high=35.0
-)
 _WAITING_TASKS = 0.5
 """The cores that tasks use are stated below this share of their time."""
 _LARGER = (
@@ -61,16 +46,13 @@ class _Cause(NamedTuple):
     part: float
 
 
-def _pool_waits(facts: Facts, limit: Threshold) -> Found | None:
-    host = facts.evidence.host
-    wait = host.pool if host is not None else None
-    if wait is None or wait.percent < limit["moderate"]:
-        return None
+def finding(facts: Facts, wait: PoolWait, limit: Threshold) -> Found:
+    """The finding on a wait for a pool."""
     wait_ms = wait.percent * facts.mean["step_time"] / 100
-    where = f", in {location_text(wait.function)}" if wait.function is not None else ""
+    line = f", in {location_text(wait.function)}" if wait.function is not None else ""
     text = (
         f"For **{wording.millis(wait_ms)}** {facts.unit.per} (**{wait.percent:.0f}%**) the program"
-        f" waits for the process pool {wait.name}{where}."
+        f" waits for the process pool {wait.name}{line}."
     )
     cause = _cause(wait, _free_cores(facts))
     sentences = [text, _function(wait), cause.text]
@@ -94,8 +76,8 @@ def _function(wait: PoolWait) -> str:
         f"Its workers spend **{100 * work.share_of(stage):.0f}%** of the time of tasks in"
         f" {wait.code}, **{wording.millis(stage.total_ns / stage.calls / 1e6)}** per call"
     )
-    if wait.inside:
-        text += f", by samples in {wait.inside}"
+    if wait.sampled:
+        text += f", by samples in {wait.sampled}"
     if not work.complete:
         text += f" ({work.timed:,} of {work.pool.sent:,} calls were timed)"
     return f"{text}."
@@ -111,13 +93,13 @@ def _cause(wait: PoolWait, free_cores: float) -> _Cause:
     in_tasks = f"its {processes} run tasks for {about}**{100 * busy:.0f}%** of that time"
     task = work.long_task() if busy < BUSY else None
     if task is not None:
-        what = f"One of **{task.chunks:,}** tasks"
+        subject = f"One of **{task.chunks:,}** tasks"
         if task.calls > 1:
-            what = f"One of **{task.chunks:,}** chunks, with {task.calls:,} calls,"
+            subject = f"One of **{task.chunks:,}** chunks, with {task.calls:,} calls,"
         return _Cause(
             "Divide the longest task of the pool, or start it first",
-            f"{what} takes **{wording.millis(task.ms)}**, **{100 * task.share:.0f}%** of the time"
-            f" in which any is unfinished; {in_tasks}.",
+            f"{subject} takes **{wording.millis(task.ms)}**, **{100 * task.share:.0f}%** of the"
+            f" time in which any is unfinished; {in_tasks}.",
             _FIRST,
             1 - busy,
         )
@@ -163,24 +145,3 @@ def _free_cores(facts: Facts) -> float:
         host.contention.get(key, 0.0) for key in ("cores", "own_cores", "other_cores")
     )
     return max(cores - own_cores - other_cores, 0.0)
-
-
-RULES: tuple[AdviceRule, ...] = (
-    Rule(
-        NAME,
-        _pool_waits,
-        threshold=_LIMIT,
-        source=OURS,
-        target=TRACE,
-        applies=ALL,
-        looks_at="Waits for process pools (multiprocessing, concurrent.futures, joblib), by sampled"
-        " stacks, and their tasks, timed in the workers",
-        title="Make the tasks of the pool cheaper",
-        certainty=MEASURED,
-        refuted_by="{the} takes as long with tasks that return at once",
-        gain_is=UP_TO,
-        shortens=HOST_TIME,
-        saves=("other",),
-        done=Shown("The program does not wait for a pool"),
-    ),
-)

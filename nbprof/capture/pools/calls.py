@@ -25,11 +25,11 @@ Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class Calls(NamedTuple):
-    """What is sent at a time.
+    """The calls that are sent at a time.
 
     Attributes
     ----------
-    count : int
+    calls : int
         Calls of the person's functions.
     function : callable
         Theirs; of a batch, the first.
@@ -38,7 +38,7 @@ class Calls(NamedTuple):
         chunk, the first `MOST_WRAPPED` calls are wrapped.
     """
 
-    count: int
+    calls: int
     function: Callable[..., Any]
     wrapped: Callable[[Wrap], tuple[Callable[..., Any], tuple[Any, ...]]]
 

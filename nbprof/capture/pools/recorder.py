@@ -66,7 +66,7 @@ class Recorder:
         """Begin: a first report says that there will be others."""
         self.report()
         self._reporter.start()
-        # Where `multiprocessing` ends the process, exit handlers of Python do not run.
+        # `multiprocessing` ends the process without exit handlers of Python.
         util = sys.modules.get("multiprocessing.util")
         if util is not None:
             self._finalizer = util.Finalize(None, self.end, exitpriority=100)
@@ -84,14 +84,14 @@ class Recorder:
     def run(self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a task, or a chunk of several, and count its time."""
         __tracebackhide__ = True
-        count, inside, stage = 1, False, None
+        count, detailed, stage = 1, False, None
         with contextlib.suppress(Exception):
             calls = calls_of(call, args)
-            count = calls.count
+            count = calls.calls
             stage = stage_of_task(calls.function)
             if count == 1 or self._skips.get(stage, 0) <= 0:
                 call, args = calls.wrapped(self._timed)
-                inside = True
+                detailed = True
         start_ns, cpu = time.time_ns(), time.thread_time_ns()
         self._item_ns = 0
         self._began_ns = began = time.perf_counter_ns()
@@ -100,11 +100,11 @@ class Recorder:
         finally:
             busy = time.perf_counter_ns() - began
             self._began_ns = None
-            if inside and count == 1 and self._item_ns:
+            if detailed and count == 1 and self._item_ns:
                 # Without what timing it took.
                 busy = self._item_ns
             took = (start_ns, busy, time.thread_time_ns() - cpu)
-            self._count(count, took, stage, inside=inside)
+            self._count(count, took, stage, detailed=detailed)
 
     def _timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         times = self._stages.times(stage_of_task(function))
@@ -124,11 +124,11 @@ class Recorder:
         return task
 
     def _count(
-        self, count: int, took: tuple[int, int, int], stage: Stage | None, *, inside: bool
+        self, count: int, took: tuple[int, int, int], stage: Stage | None, *, detailed: bool
     ) -> None:
         start_ns, busy, cpu = took
         totals = self._totals
-        if inside:
+        if detailed:
             timed = min(count, MOST_WRAPPED)
             totals.timed_items += timed
             totals.timed_busy_ns += busy
@@ -177,7 +177,7 @@ class Recorder:
 
     def report(self, *, complete: bool = False, ended: bool = False) -> None:
         """Write all that is known. Never raises."""
-        # A process that a task forked is no worker.
+        # Not of a process that a task forked.
         if os.getpid() != self._process:
             return
         with contextlib.suppress(Exception):

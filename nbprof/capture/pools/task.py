@@ -24,7 +24,7 @@ module.
 
 
 class Report(NamedTuple):
-    """Where a worker reports to.
+    """The recording that a worker reports to.
 
     Attributes
     ----------

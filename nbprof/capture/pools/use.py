@@ -1,4 +1,4 @@
-"""What a recording knows of one pool on the side that sends the tasks."""
+"""One pool, as the process knows it that sends the tasks."""
 
 from __future__ import annotations
 
@@ -113,12 +113,12 @@ class PoolUse:
 
     def running(self) -> set[int]:
         """The worker processes that run now."""
-        found = set()
+        processes = set()
         for worker in _workers(self._pool()):
             with contextlib.suppress(Exception):
                 if worker.is_alive():
-                    found.add(worker.pid)
-        return found
+                    processes.add(worker.pid)
+        return processes
 
 
 def _workers(pool: Any) -> list[Any]:

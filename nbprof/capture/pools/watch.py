@@ -53,7 +53,7 @@ class PoolWatch:
         self._lock = threading.Lock()
         self._uses: list[PoolUse] = []
         self._use: weakref.WeakKeyDictionary[Any, PoolUse] = weakref.WeakKeyDictionary()
-        self._made: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._created: weakref.WeakSet[Any] = weakref.WeakSet()
         """Pools of `multiprocessing` that were made meanwhile."""
         self._watched: weakref.WeakSet[Any] = weakref.WeakSet()
         """Results of pools that tell when they are complete."""
@@ -82,7 +82,7 @@ class PoolWatch:
             __tracebackhide__ = True
             make(pool, *args, **kwargs)
             if os.getpid() == self._process:
-                self._made.add(pool)
+                self._created.add(pool)
 
         @wraps(generate)
         def tasks(pool: Any, job: Any, call: Any, arguments: Any) -> Any:
@@ -143,13 +143,13 @@ class PoolWatch:
         patches.replace(executors, "submit", submit)
 
     def _use_of(self, pool: Any, excluded: Any, kind: str) -> PoolUse | None:
-        """Where the tasks of a pool count; None if they do not."""
+        """The counts of a pool; None if its tasks do not count."""
         if self._window == PAUSED or os.getpid() != self._process or isinstance(pool, excluded):
             return None
         with contextlib.suppress(Exception), self._lock:
             use = self._use.get(pool)
             if use is None and len(self._uses) < pool_times.MOST_POOLS and self._open_folder():
-                use = self._use[pool] = PoolUse(pool, kind, fresh=pool in self._made)
+                use = self._use[pool] = PoolUse(pool, kind, fresh=pool in self._created)
                 self._uses.append(use)
             return use
         return None
@@ -169,7 +169,7 @@ class PoolWatch:
         return Task(call, partial(self._report, use, self._uses.index(use)))
 
     def _report(self, use: PoolUse, number: int) -> Report | None:
-        """Where the task that is sent now reports to; None if timing it would cost too much."""
+        """The recording that the task reports to; None if timing it would cost too much."""
         folder, window = self._folder, self._window
         if folder is None or window == PAUSED:
             return None

@@ -13,7 +13,6 @@ from nbprof.analysis.advice import advice
 from nbprof.analysis.advice import evidence as advice_evidence
 from nbprof.analysis.advice import host as advice_host
 from nbprof.analysis.advice import host_buffer as advice_host_buffer
-from nbprof.analysis.advice import pools as advice_pools
 from nbprof.analysis.advice import recorder as advice_recorder
 from nbprof.analysis.advice import tf_data as advice_tf_data
 from nbprof.analysis.advice import versions as advice_versions
@@ -463,7 +462,7 @@ class AdviceFrames(OverviewFrames, HostFrames):
             self._no_runtime_figures,
             evidence,
         )
-        of_host = of_host[of_host["rule"].isin((*advice_host.NAMES, advice_pools.NAME))]
+        of_host = of_host[of_host["rule"].isin(advice_host.NAMES)]
         if findings["rule"].isin(advice_host.CAUSES_OF_TINY).any():
             of_host = of_host[~of_host["rule"].isin(advice_host.TINY)]
         if self.unexplained is not None:
