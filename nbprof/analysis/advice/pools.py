@@ -29,6 +29,14 @@ _FIRST = (
     "+items = sorted(items, key=cost, reverse=True)  # the longest first\n"
     "+results = pool.map(work, items, chunksize=1)"
 )
+_BATCHES = (
+    "-results = pool.map(work, items)\n"
+    "+results = pool.map(work_on_batch, batches)  # one vectorized call for many items"
+)
+_PER_CORE = (
+    "-pool = multiprocessing.Pool(2)\n"
+    "+pool = multiprocessing.Pool(os.cpu_count())  # a process per core"
+)
 _KEPT = (
     "+pool = multiprocessing.Pool()  # once, in a cell before\n"
     "-with multiprocessing.Pool() as pool:\n"
@@ -87,7 +95,7 @@ def _cause(wait: PoolWait, free_cores: float) -> _Cause:
     work, busy = wait.work, wait.work.about_busy
     cheaper = "Make the tasks of the pool cheaper"
     if busy is None:
-        return _Cause(cheaper, "", "", 1.0)
+        return _Cause(cheaper, "", _BATCHES, 1.0)
     processes = wording.plural(work.pool.processes, "process", "processes")
     about = "" if work.complete else "about "
     in_tasks = f"its {processes} run tasks for {about}**{100 * busy:.0f}%** of that time"
@@ -127,9 +135,10 @@ def _cause(wait: PoolWait, free_cores: float) -> _Cause:
             f" Tasks use a core for **{100 * work.cpu:.0f}%** of their time, and none for the rest."
         )
     if free_cores < 1:
-        return _Cause(cheaper, text, "", 1.0)
+        return _Cause(cheaper, text, _BATCHES, 1.0)
     text += f" **{free_cores:.1f}** cores had no work, on average of the recording."
-    return _Cause("Take more processes for the pool, or make its tasks cheaper", text, "", 1.0)
+    more = "Take more processes for the pool, or make its tasks cheaper"
+    return _Cause(more, text, _PER_CORE, 1.0)
 
 
 def _unfinished(wait: PoolWait) -> str:
