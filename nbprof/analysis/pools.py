@@ -4,7 +4,7 @@ and why a cell waits for them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
@@ -287,10 +287,11 @@ def waited(pools: Pools, python: Python, units: Intervals) -> PoolWait | None:
     if any(pool.truncated for pool in recorded.pools) or not units.total():
         return None
     waits: list[tuple[float, TopFunction | None, int]] = []
+    of_any: list[tuple[int, int]] = []
     for index, pool in enumerate(recorded.pools):
         if pool.intervals:
-            when = np.array(pool.intervals, np.int64)
-            unfinished = Intervals.union(when[:, 0], when[:, 1]).intersection(units)
+            of_any += pool.intervals
+            unfinished = _union(pool.intervals).intersection(units)
             share, function = python.in_pools(unfinished)
             waits.append((share * unfinished.total(), function, index))
     if not waits:
@@ -305,13 +306,20 @@ def waited(pools: Pools, python: Python, units: Intervals) -> PoolWait | None:
         position = location(stage.file, stage.line, pools.cells, short=True)
         code = f"**{stage.name}**" + (f" ({position})" if position else "")
         line = line_inside(recorded.times, pools.cells, short=True).get(number, "")
-    of_all = sum(wait for wait, _, _ in waits)
+    # Of each alone there may be too few samples.
+    unfinished = _union(of_any).intersection(units)
+    of_all = max(python.in_pools(unfinished)[0] * unfinished.total(), longest)
     return PoolWait(
         100 * longest / units.total(),
-        min(100 * of_all / units.total(), 100.0),
+        100 * of_all / units.total(),
         function,
         pools.names()[index],
         work,
         code,
         line,
     )
+
+
+def _union(intervals: Sequence[tuple[int, int]]) -> Intervals:
+    when = np.array(intervals, np.int64)
+    return Intervals.union(when[:, 0], when[:, 1])

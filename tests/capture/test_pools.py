@@ -50,11 +50,15 @@ class Recorded:
         return unpacked(json.loads(json.dumps(packed))), about
 
 
-@pytest.fixture
-def recorded(monkeypatch, tmp_path):
-    # On a busy machine answers take their time.
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """On a busy machine answers take their time."""
     monkeypatch.setattr(reports, "ANSWER_S", 60.0)
     monkeypatch.setattr(watch, "_ANSWER_S", 60.0)
+
+
+@pytest.fixture
+def recorded(monkeypatch, tmp_path):
     monkeypatch.setattr(reporter, "REPORT_S", 0.02)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     recording = Recorded()
@@ -76,8 +80,7 @@ def timed(recorded):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_all_calls_of_a_pool_that_was_made_before(method, monkeypatch, tmp_path):
-    monkeypatch.setattr(reports, "ANSWER_S", 60.0)
+def test_all_calls_of_a_pool_that_was_made_before(method):
     with multiprocessing.get_context(method).Pool(2) as pool:
         processes = set(pool.map(pool_tasks.process, range(20), 1))
         recorded = Recorded()
