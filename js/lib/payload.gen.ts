@@ -135,6 +135,7 @@ export interface Overview {
   no_advice: string;
   code: Code | null;
   ranges: Ranges | null;
+  pools?: Pools;
   top_ops: Table;
   top_ops_where: "device" | "host";
   run: [string, string][];
@@ -284,6 +285,13 @@ export interface Ranges {
 export interface RangeGroup {
   title: string;
   row: number;
+}
+
+/** Process pools that the recorded code waited for. See nbprof.tools.overview.parts. */
+export interface Pools {
+  tasks: Table;
+  workers: Table;
+  notes: string[];
 }
 
 /** Something that was checked, found or not. See nbprof.tools.overview.parts. */

@@ -45,6 +45,11 @@ _WAITING = re.compile(
     r"[/\\](?:threading|queue|selectors|socket|ssl|connection|concurrent[/\\]futures[/\\]thread)"
     r"\.py\Z"
 )
+_POOLS = re.compile(
+    r"[/\\]multiprocessing[/\\]pool\.py\Z|[/\\]concurrent[/\\]futures[/\\](?:_base|process)\.py\Z"
+    r"|[/\\]joblib[/\\]parallel\.py\Z|[/\\]loky[/\\]process_executor\.py\Z"
+)
+"""Where a thread waits for a process pool."""
 _MOST_THREADS = 50
 """Threads that are told apart to say where a function ran."""
 
@@ -364,17 +369,35 @@ class Python:
         intervals : Intervals
             In ns since 1970.
         """
+        waits = np.array(
+            [line.call.rpartition(".")[2] in _WAITS_FOR_FRAMEWORK for line in self.samples.places],
+            np.bool_,
+        )
+        return self._part(intervals, waits[self._line_of_node])
+
+    def in_pools(self, intervals: Intervals) -> tuple[float, TopFunction | None]:
+        """The part of some time in which the cell's thread is in code of process pools, and the
+        line that called it; 0 of few samples.
+
+        Parameters
+        ----------
+        intervals : Intervals
+            In ns since 1970.
+        """
+        return self._part(
+            intervals,
+            self._innermost(lambda function: _POOLS.search(function.file) is not None) >= 0,
+        )
+
+    def _part(self, intervals: Intervals, nodes: Flags) -> tuple[float, TopFunction | None]:
+        """The part of some time in which the cell's thread is in some nodes."""
         samples = self.samples
         rows = np.flatnonzero(samples.thread == 0)
         rows = rows[intervals.index_at(samples.at[samples.sample[rows]]) >= 0]
-        waits = np.array(
-            [line.call.rpartition(".")[2] in _WAITS_FOR_FRAMEWORK for line in samples.places],
-            np.bool_,
-        )
-        waiting = rows[waits[self._line_of_node[samples.node[rows]]]]
-        if len(waiting) < _ENOUGH:
+        inside = rows[nodes[samples.node[rows]]]
+        if len(inside) < _ENOUGH:
             return 0.0, None
-        return len(waiting) / len(rows), self.top_function(waiting)
+        return len(inside) / len(rows), self.top_function(inside)
 
     @cached_property
     def _in_spans(self) -> Flags:

@@ -495,14 +495,45 @@ def workers(missing: Missing) -> list[Note]:
     return about
 
 
-def workers_not_recorded(error: Exception) -> Note:
-    """Workers could not report, or their reports not be read."""
+def pools(missing: Missing) -> list[Note]:
+    """The notes on what a recording lacks of the workers of process pools."""
+    about = []
+    if missing.error is not None:
+        about.append(pools_not_recorded(missing.error))
+    if missing.killed:
+        about.append(pool_workers_ended_early(missing.killed))
+    return about
+
+
+def pools_not_recorded(error: Exception) -> Note:
+    """Workers of pools could not report, or their reports not be read."""
+    return info(
+        "pools_not_recorded",
+        f"what happens in the workers of process pools was not recorded: {_why_no_report(error)}",
+    )
+
+
+def pool_workers_ended_early(count: int) -> Note:
+    """Workers of pools that were killed."""
+    return info(
+        "pool_workers_ended_early",
+        f"{plural(count, 'worker')} of process pools ended without a last report, as a process that"
+        " is killed does: the figures of that lack up to its last second",
+    )
+
+
+def _why_no_report(error: Exception) -> str:
     remedy = ""
     if isinstance(error, OSError):
         remedy = "; set TMPDIR to a folder that can be written to"
+    return f"{cause(error)}{remedy}"
+
+
+def workers_not_recorded(error: Exception) -> Note:
+    """Workers could not report, or their reports not be read."""
     return info(
         "workers_not_recorded",
-        f"what happens in the workers of DataLoaders was not recorded: {cause(error)}{remedy}",
+        f"what happens in the workers of DataLoaders was not recorded: {_why_no_report(error)}",
     )
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from nbprof.capture import describe, keras, notes, torch_threads
+from nbprof.capture import describe, keras, notes, pools, torch_threads
 from nbprof.capture.auto import AutoBackend, one_at_a_time, used_before
 from nbprof.capture.clock import StepClock, set_current
 from nbprof.capture.detect import choose
@@ -166,6 +166,7 @@ class Session:
             actions[keras.MODULE] = self._keras_is_here
             actions[PY_DATASETS] = self._py_datasets_are_here
             actions |= dict.fromkeys(NPU_MODULES, self._npu_is_here)
+            actions |= dict.fromkeys(pools.MODULES, self._pools_are_here)
             self._watch = ImportWatch(actions)
             self._watch.install()
             if self.failure:
@@ -386,6 +387,11 @@ class Session:
         # Nothing of ours may fail the user's import.
         with contextlib.suppress(Exception):
             self.clock.waits.loaders.hook_keras(module, self._patches)
+
+    def _pools_are_here(self, module: ModuleType) -> None:
+        # Nothing of ours may fail the user's import.
+        with contextlib.suppress(Exception):
+            self.windows.pools.hook(module, self._patches)
 
     def _give_way(self, title: str = "") -> None:
         if self._stopped:

@@ -23,6 +23,7 @@ from nbprof.capture.machine import machine
 from nbprof.capture.options import Options
 from nbprof.capture.other_profilers import OtherProfilers
 from nbprof.capture.place import Member, RunFolder
+from nbprof.capture.pools.watch import PoolWatch
 from nbprof.capture.reserve import Reserve
 from nbprof.capture.settings import settings
 from nbprof.capture.shield import shielded
@@ -167,6 +168,8 @@ class Windows:
         self._lines: LineClock | None = None
         self._sampler: PythonSampler | None = None
         self._child_processes: ChildProcesses | None = None
+        self.pools = PoolWatch()
+        """The process pools that the cell sends tasks to."""
         self._other_profilers = OtherProfilers(displaced=False)
         self._code_began = self._code_ended = 0
         self._thread = 0
@@ -221,6 +224,8 @@ class Windows:
             self._contention = Contention()
             self.clock.waits.loaders.workers.samples = self.options.sampling
             self.clock.waits.loaders.begin()
+            self.pools.samples = self.options.sampling
+            self.pools.begin()
             self._reserve = Reserve()
             if lines is not None:
                 self._lines = lines.start()
@@ -406,7 +411,7 @@ class Windows:
                 self.loops.stop()
             lines, sampler = self._line_times(), self._end_sampling()
             contention = self._contention.measured() if self._contention is not None else {}
-            workers = self._worker_times()
+            workers, pools = self._worker_times(), self._pool_times()
             self._note_waiting()
             self._release()
             try:
@@ -416,7 +421,10 @@ class Windows:
                 info = self._describe(
                     self.backend, ended, contention, lines, self._samples(sampler)
                 )
-                self._settle(self.folder, replace(info, loops=self._packed(loops), workers=workers))
+                loops_packed = self._packed(loops)
+                self._settle(
+                    self.folder, replace(info, loops=loops_packed, workers=workers, pools=pools)
+                )
             except Exception as error:
                 self._fail(error)
             self.clock.times.window_ends()
@@ -443,6 +451,16 @@ class Windows:
             return workers
         except Exception as error:
             self.notes.append(notes.workers_not_recorded(error))
+            return {}
+
+    def _pool_times(self) -> dict[str, Any]:
+        """Times of the tasks of process pools, as the info stores it."""
+        try:
+            pools, missing = self.pools.taken()
+            self.notes += [note for note in notes.pools(missing) if note not in self.notes]
+            return pools
+        except Exception as error:
+            self.notes.append(notes.pools_not_recorded(error))
             return {}
 
     def _release(self) -> None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from nbprof.core.worker_histogram import LONGEST
+
 VERSION = 2
 MOST_WORKERS, MOST_ROWS, MOST_SLOW, MOST_BATCHES = 2_000, 2_000, 100, 20_000
 MOST_WAITS = 1_000
@@ -21,10 +23,6 @@ without workers.
 """
 _MOST_LINES = 10 * MOST_ROWS
 """Lines that are kept while reports are merged."""
-LONGEST = 500
-"""Characters of a text."""
-_STEPS = 8
-"""Buckets of a histogram per power of two: a duration is known to within 7 %."""
 
 
 class WorkerTotals(NamedTuple):
@@ -190,7 +188,7 @@ class Iteration(NamedTuple):
 
 class WorkerLoader(NamedTuple):
     """A loader with workers, and the histogram of the durations of its items by bucket of
-    `bucket_of`.
+    `nbprof.core.worker_histogram.bucket_of`.
     """
 
     dataset: str
@@ -399,16 +397,3 @@ def _valid_row(row: Any, times: WorkerTimes) -> bool:
 
 def _is_count(value: object, least: int = 0) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**63
-
-
-def bucket_of(took_ns: int) -> int:
-    """The bucket of a duration: 8 of equal width to each power of two."""
-    took_ns = max(took_ns, _STEPS)
-    octave = took_ns.bit_length() - 1
-    return octave * _STEPS + ((took_ns >> (octave - 3)) & (_STEPS - 1))
-
-
-def middle_of(bucket: int) -> float:
-    """The duration in ns in the middle of a bucket."""
-    octave, step = divmod(bucket, _STEPS)
-    return float((_STEPS + step + 0.5) * 2.0 ** (octave - 3))

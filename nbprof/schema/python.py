@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nbprof.schema.columns import Col, count, ms, percent, text
+from nbprof.schema.columns import Col, count, ms, percent, size, text
 
 _FUNCTION = text(
     "function", "Function", "Qualified name; `<module>` for code outside of functions.", "code"
@@ -33,6 +33,8 @@ _CPU = ms(
     "CPU time within the self time; the thread waited for the rest. NA if not recorded.",
 )
 _PERCENT = percent("percent", "Self", "Share of the self time in all sampled time.")
+
+_POOL = text("pool", "Pool", "Kind of the process pool, numbered where there are several.")
 
 SCHEMA: dict[str, list[Col]] = {
     "python.functions": [_FUNCTION, _FILE, _LINE, _MODULE, _THREAD, _SELF, _TOTAL, _CPU, _PERCENT],
@@ -72,6 +74,61 @@ SCHEMA: dict[str, list[Col]] = {
             "CPU time of the thread, also outside of Python code; NA where it was not recorded.",
         ),
         percent("cpu_percent", "CPU", "CPU time divided by the length of the recording."),
+    ],
+    "python.pools": [
+        _POOL,
+        count("processes", "Processes", "The most worker processes that it had."),
+        count(
+            "sent",
+            "Tasks",
+            "Calls that were sent to its workers while the recording ran, those of a chunk each on"
+            " its own.",
+        ),
+        count("timed", "Timed", "Calls whose time is known, alone or with their chunk."),
+        ms("unfinished_ms", "Unfinished ms", "Time in which calls were sent and not yet complete."),
+        percent(
+            "busy_percent",
+            "Busy",
+            "Share of this time in which its processes ran tasks; NA unless all tasks were timed.",
+        ),
+        ms("longest_ms", "Longest ms", "Longest call that was timed on its own."),
+    ],
+    "python.tasks": [
+        _POOL,
+        text("function", "Function", "Function that ran in the workers.", "code"),
+        text("where", "Where", "File and line at which its code begins.", "code"),
+        count("calls", "Timed calls", "Calls that were timed on their own, in all workers."),
+        ms("mean_ms", "ms / call", "Wall time of a call.", 3),
+        ms("longest_ms", "Longest ms", "Longest call."),
+        percent("percent", "% of tasks", "Share of the time of the pool's timed calls."),
+        text(
+            "inside",
+            "Inside",
+            "Line with at least half of the samples of the function, and its share; else empty.",
+            "code",
+        ),
+    ],
+    "python.workers": [
+        _POOL,
+        text("process", "Process", "ID of the worker process."),
+        count(
+            "tasks", "Tasks", "Calls that it ran and that were timed, alone or with their chunk."
+        ),
+        ms("busy_ms", "Busy ms", "Time in these."),
+        percent(
+            "busy_percent",
+            "Busy",
+            "Busy time, as a share of the time in which calls of the pool were unfinished; NA"
+            " unless all tasks were timed.",
+        ),
+        ms("waiting_ms", "Waiting ms", "The rest of that time: it had no task."),
+        ms("cpu_ms", "CPU ms", "CPU time of its main thread in its tasks."),
+        size(
+            "memory_bytes",
+            "Memory",
+            "Largest resident memory seen, pages that it shares with other processes included.",
+            "Int64",
+        ),
     ],
     "python.tree": [
         count("parent", "Caller", "Row of the calling function; -1 for the outermost ones."),

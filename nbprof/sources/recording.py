@@ -65,6 +65,7 @@ _OF_PROCESS = (
     "lines",
     "loaders",
     "loops",
+    "pools",
     "python",
     "step_times",
     "unrecorded",
@@ -157,6 +158,9 @@ class CaptureInfo:
     workers : dict
         What happened in the workers of its loaders, as `nbprof.core.worker_times` packs it; empty
         where none reported.
+    pools : dict
+        What happened in the workers of process pools, as `nbprof.core.pool_times` packs it; empty
+        where no task was sent to one.
     settings : dict
         Settings of the frameworks that advice names, as `nbprof.capture.settings` reads them.
     by : str
@@ -207,6 +211,7 @@ class CaptureInfo:
     settings: dict[str, str] = field(default_factory=dict)
     loaders: dict[str, Any] = field(default_factory=dict)
     workers: dict[str, Any] = field(default_factory=dict)
+    pools: dict[str, Any] = field(default_factory=dict)
     step_times: dict[str, Any] = field(default_factory=dict)
     cell_s: float = 0.0
     ended_before: bool = False

@@ -238,6 +238,10 @@ APPLIED = {
     "library_code": ({"evidence": cases.libraries(60.0)}, {"evidence": cases.libraries(5.0)}),
     "result_waits": (cases.waiting(60.0), cases.waiting(0.5)),
     "host_waits": ({"evidence": cases.host({"waiting": 60.0})}, {"evidence": cases.host({"waiting": 2.0})}),
+    "pool_waits": (
+        {"evidence": cases.host({"waiting": 60.0}, pool=cases.pool(60.0))},
+        {"evidence": cases.host({"waiting": 60.0}, pool=cases.pool(2.0))},
+    ),
     "tiny_ops": (TINY, used(TINY, compiled=True)),
     "tiny_eager_ops": (
         {"evidence": cases.eager_host({"overhead": 60.0}), "eager_host_percent": 90.0},

@@ -28,12 +28,14 @@ from nbprof.analysis.input.loops import Held, LoopWaits, Received, Restarts
 from nbprof.analysis.input.workers import SlowItems
 from nbprof.analysis.memory.growth import Growth
 from nbprof.analysis.ops.torch_runtime import Calls, Runtime
+from nbprof.analysis.pools import PoolWait, PoolWork
 from nbprof.analysis.python import PythonUse, TopFunction
 from nbprof.analysis.result_waits import ResultWaits
 from nbprof.analysis.rule import ALL, JAX, OURS, PYTORCH, TENSORFLOW, Found, Rule, Target, Threshold
 from nbprof.analysis.steps.bare_parts import BareParts
 from nbprof.analysis.steps.over_run import Slow, Slowing
 from nbprof.analysis.steps.periodic import Periodic
+from nbprof.core.pool_times import Pool, PoolTimes
 from tests.analysis.test_advice import OWN_LOOP, code, found
 from tests.support import advice_page
 
@@ -80,6 +82,12 @@ def host(parts, used=8.0, cpu=SPLIT, **more):
     return Evidence(
         host=HostUse(parts, use, cpu, {"cores": 8.0, "own_cores": used, "other_cores": 0.0}, **more)
     )
+
+
+def pool(percent):
+    """A wait for a pool in so much of a step."""
+    times = PoolTimes((Pool("Pool", 2, 8, ((0, 10**9),), False, False),))
+    return PoolWait(percent, percent, AUGMENT, "Pool", PoolWork(times, 0), "", "")
 
 
 def libraries(percent, samples=20, **more):
@@ -887,7 +895,14 @@ RULES = {
     "host_waits": [
         ({"evidence": host({"waiting": 15.0})}, True),
         ({"evidence": host({"waiting": 14.99})}, False),
+        ({"evidence": host({"waiting": 40.0}, pool=pool(30.0))}, False),
+        ({"evidence": host({"waiting": 40.0}, pool=pool(20.0))}, True),
         ({"evidence": host({"waiting": 20.0}).with_values(periodic=of_some(5.1))}, False),
+    ],
+    "pool_waits": [
+        ({"evidence": host({"waiting": 15.0}, pool=pool(15.0))}, True),
+        ({"evidence": host({"waiting": 15.0}, pool=pool(14.99))}, False),
+        ({"evidence": host({"waiting": 60.0})}, False),
     ],
     "tiny_ops": [
         ({**torch(), "evidence": host({"overhead": 35.0})}, True),

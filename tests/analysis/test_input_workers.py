@@ -11,7 +11,8 @@ import nbprof
 from nbprof.analysis.input import loops
 from nbprof.analysis.input import workers as analysis
 from nbprof.core import worker_times
-from nbprof.core.worker_times import IN_PROCESS, bucket_of, middle_of, unpacked
+from nbprof.core.worker_histogram import bucket_of, middle_of
+from nbprof.core.worker_times import IN_PROCESS, unpacked
 from nbprof.schema import frames
 from nbprof.tools.input import payload
 from nbprof.tools.tables import heads

@@ -16,6 +16,7 @@ ERROR = RuntimeError("no")
 FULL = OSError(28, "No space left on device")
 PASS = SimpleNamespace(batches=3, began=0, over=2 * 10**9)
 GOLDEN = Path(__file__).with_name("notes.txt")
+NO_NOTES = {"_why_no_report", "cause", "infos", "listed", "plural", "pools", "workers"}
 ALL = [
     notes.step_origins({"batches of Keras": 3}),
     notes.step_origins({"marked by nbprof.steps": 3000, "marked by nbprof.step": 1}),
@@ -82,6 +83,8 @@ ALL = [
     notes.workers_not_recorded(PermissionError(13, "Permission denied")),
     notes.workers_not_reached(1, 2),
     notes.workers_ended_early(1),
+    notes.pools_not_recorded(PermissionError(13, "Permission denied")),
+    notes.pool_workers_ended_early(1),
     notes.workers_sampled("1 of 2 workers", 0.02),
     notes.workers_sampled("torch://a:1", 2, over="nbprof.serve"),
     notes.python_of_one_worker(),
@@ -106,7 +109,7 @@ def test_each_function_has_an_example():
     source = inspect.getsource(inspect.getmodule(test_the_sentences))
     functions = inspect.getmembers(notes, inspect.isfunction)
     made_here = {name for name, function in functions if function.__module__ == notes.__name__}
-    for name in made_here - {"cause", "infos", "listed", "plural", "workers"}:
+    for name in made_here - NO_NOTES:
         assert f"notes.{name}(" in source, name
 
 

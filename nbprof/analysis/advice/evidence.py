@@ -45,6 +45,7 @@ from nbprof.hlo.hlo import Program
 if TYPE_CHECKING:
     from nbprof.analysis.cpu import CpuSplit
     from nbprof.analysis.input.loops import LoopWaits
+    from nbprof.analysis.pools import PoolWait
     from nbprof.analysis.python import PythonUse
     from nbprof.analysis.result_waits import ResultWaits
     from nbprof.analysis.steps.over_run import Slow, Slowing
@@ -179,6 +180,8 @@ class HostUse:
         Percent of a unit outside ops in code that is known to be of a library, such as NumPy.
     waits : ResultWaits, optional
         Time in which a JAX program waits for its results.
+    pool : PoolWait, optional
+        Time in which the program waits for a process pool.
     """
 
     parts: dict[str, float]
@@ -189,6 +192,7 @@ class HostUse:
     bf16: str = ""
     library: float = 0.0
     waits: ResultWaits | None = None
+    pool: PoolWait | None = None
 
 
 @dataclass

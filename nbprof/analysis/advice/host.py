@@ -96,7 +96,7 @@ _AUTOCAST = (
 
 def _python_code(facts: Facts, limit: Threshold) -> Found | None:
     host = facts.evidence.host
-    share = _always(facts, "python")
+    share = _without_pools(facts, "python")
     if host is None or host.python is None or share < limit["moderate"]:
         return None
     gain = share * facts.mean["step_time"] / 100
@@ -120,6 +120,19 @@ def _always(facts: Facts, part: str) -> float:
     return _without_rhythm(facts, host.parts.get(part, 0.0))
 
 
+def _without_pools(facts: Facts, part: str) -> float:
+    """The same without waits for process pools, which are a finding of another rule: while the
+    program waits, other threads of it send tasks and receive results, in Python.
+    """
+    share, host = _always(facts, part), facts.evidence.host
+    if host is None or host.pool is None:
+        return share
+    in_pools = host.pool.percent_of_all
+    if part == "python":
+        in_pools -= host.parts.get("waiting", 0.0)
+    return max(share - max(in_pools, 0.0), 0.0)
+
+
 def _without_rhythm(facts: Facts, percent: float) -> float:
     rhythm = facts.evidence.periodic
     if not facts.mean["step_time"]:
@@ -131,7 +144,7 @@ def _without_rhythm(facts: Facts, percent: float) -> float:
 
 def _waits(facts: Facts, limit: Threshold) -> Found | None:
     host = facts.evidence.host
-    share = _always(facts, "waiting")
+    share = _without_pools(facts, "waiting")
     if host is None or host.python is None or share < limit["moderate"]:
         return None
     if host.python.top_waiting is None:
@@ -149,6 +162,16 @@ def _waits(facts: Facts, limit: Threshold) -> Found | None:
         fix=_IN_BACKGROUND,
         recording_cost=0.0,
     )
+
+
+def _pool_waits(facts: Facts, limit: Threshold) -> Found | None:
+    host = facts.evidence.host
+    if host is None or host.pool is None or host.pool.percent < limit["moderate"]:
+        return None
+    # Imported late, as most programs wait for none.
+    from nbprof.analysis.advice import pools
+
+    return pools.finding(facts, host.pool, limit)
 
 
 def _library_code(facts: Facts, limit: Threshold) -> Found | None:
@@ -296,6 +319,23 @@ RULES: tuple[AdviceRule, ...] = (
         shortens=HOST_TIME,
         saves=("other",),
         done=Shown("The program does not wait"),
+    ),
+    Rule(
+        "pool_waits",
+        _pool_waits,
+        threshold=_SHARE,
+        source=OURS,
+        target=TRACE,
+        applies=ALL,
+        looks_at="Waits for process pools (multiprocessing, concurrent.futures, joblib), by sampled"
+        " stacks, and their tasks, timed in the workers",
+        title="Make the tasks of the pool cheaper",
+        certainty=MEASURED,
+        refuted_by="{the} takes as long with tasks that return at once",
+        gain_is=UP_TO,
+        shortens=HOST_TIME,
+        saves=("other",),
+        done=Shown("The program does not wait for a pool"),
     ),
     Rule(
         "library_code",

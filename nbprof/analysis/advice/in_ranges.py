@@ -12,6 +12,7 @@ PLACE_OF_RULE = {
     "python_code": "other",
     "library_code": "other",
     "host_waits": "other",
+    "pool_waits": "other",
     "kernel_launch": "launch",
     "small_kernels": "launch",
     "allocator": "allocate",

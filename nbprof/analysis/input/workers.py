@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from nbprof.core.cells import stem, title
-from nbprof.core.worker_times import IN_PROCESS, StageTotals, WorkerTimes, WorkerTotals, middle_of
+from nbprof.core.worker_histogram import middle_of
+from nbprof.core.worker_times import IN_PROCESS, StageTotals, WorkerTimes, WorkerTotals
 
 _MS = 1e6
 _MAIN = "main process"
@@ -94,7 +95,7 @@ def flow(times: WorkerTimes, loader: int, cells: Mapping[str, int]) -> pd.DataFr
 def _stages(times: WorkerTimes, cells: Mapping[str, int]) -> pd.DataFrame:
     """The rows of `transforms` in the order of `times.stages`."""
     totals = [_timed(times, loader) for loader in range(len(times.loaders))]
-    lines = _lines_inside(times, cells)
+    lines = line_inside(times, cells)
     rows = []
     for index, stage in enumerate(times.stages):
         items, busy_ns = totals[stage.loader]
@@ -283,7 +284,9 @@ def slow_items(times: WorkerTimes, loader: int) -> SlowItems | None:
     )
 
 
-def _lines_inside(times: WorkerTimes, cells: Mapping[str, int]) -> dict[int, str]:
+def line_inside(
+    times: WorkerTimes, cells: Mapping[str, int], *, short: bool = False
+) -> dict[int, str]:
     """By stage, the line of its samples' majority, with its share."""
     samples: dict[int, int] = {}
     for row in times.lines:
@@ -294,7 +297,8 @@ def _lines_inside(times: WorkerTimes, cells: Mapping[str, int]) -> dict[int, str
         if row.stage in named or total < _SAMPLES or row.samples < _LINES * total:
             continue
         share = round(100 * row.samples / total)
-        named[row.stage] = f"{row.function} ({location(row.file, row.line, cells)}): {share}%"
+        place = location(row.file, row.line, cells, short=short)
+        named[row.stage] = f"{row.function} ({place}): {share}%"
     return named
 
 

@@ -13,23 +13,13 @@ from nbprof.capture.loader_workers.chain import Chain
 from nbprof.capture.loader_workers.items import Items
 from nbprof.capture.loader_workers.samples import Samples
 from nbprof.capture.loader_workers.stages import CALL_NS, COLLATE, DATASET, Stages, stage_of
+from nbprof.capture.loader_workers.totals import Totals
 
 MOST_BATCHES = 2_000
 """Batches whose interval is reported."""
 _SHARE, _ITEMS_SHARE = 0.004, 0.003
 """Share of the time of batches that timing all calls may take, and that timing items alone may: of
 small items, only some batches are timed inside."""
-
-
-class Totals:
-    """Sums over the batches of a window."""
-
-    def __init__(self) -> None:
-        self.items = self.batches = 0
-        self.busy_ns = self.cpu_ns = self.waiting_ns = 0
-        self.timed_items = self.timed_busy_ns = 0
-        self.pickle_ns = self.pickled_bytes = self.shared_bytes = 0
-        self.memory_bytes = self.delayed_ns = 0
 
 
 class BatchTimer:

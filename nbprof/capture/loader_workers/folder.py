@@ -10,12 +10,13 @@ import contextlib
 import json
 import os
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 PREFIX = "nbprof-workers-"
 """Of the names of these folders."""
-_STATE, _OWNER = "window", "owner"
+_STATE, _OWNER, _ASKED = "window", "owner", "asked"
 MOST_BYTES = 1 << 20
 """Of one report."""
 MOST_FILES = 1_000
@@ -24,6 +25,9 @@ PAUSED = 0
 """In place of the number of a window while none is open."""
 _LISTS = ("batch_times", "lines", "slow")
 """What a report that is too large loses, half of it at a time."""
+
+_ATTEMPTS = 10
+"""To remove a folder into which a worker may just write its report."""
 
 State = tuple[int, int, int]
 """What changes when a file is replaced: its number, time and size."""
@@ -84,6 +88,18 @@ class Folder:
         except (OSError, ValueError):
             return None
 
+    def ask(self) -> int | None:
+        """Ask all workers for a report now; returns what these state as `asked`."""
+        with contextlib.suppress(OSError):
+            _replace(self.path / _ASKED, str(time.time_ns()))
+        return self.asked()
+
+    def asked(self) -> int | None:
+        """When workers were last asked for a report; None if they were not."""
+        with contextlib.suppress(OSError):
+            return (self.path / _ASKED).stat().st_mtime_ns
+        return None
+
     def report(self, process: int, values: dict[str, Any]) -> None:
         """Replace the report of a worker process. Never raises: a disk may be full."""
         with contextlib.suppress(OSError, ValueError, TypeError):
@@ -109,11 +125,14 @@ class Folder:
         """Remove it with all files; a worker that still runs takes that for the end."""
         with contextlib.suppress(OSError):
             (self.path / _STATE).unlink()
-        for file in list(self.path.glob("*")):
+        for _ in range(_ATTEMPTS):
+            for file in list(self.path.glob("*")):
+                with contextlib.suppress(OSError):
+                    file.unlink()
             with contextlib.suppress(OSError):
-                file.unlink()
-        with contextlib.suppress(OSError):
-            self.path.rmdir()
+                self.path.rmdir()
+            if not self.path.exists():
+                break
         self.leave()
 
 

@@ -6,7 +6,7 @@ import heapq
 import time
 from typing import Any
 
-from nbprof.core.worker_times import bucket_of
+from nbprof.core.worker_histogram import bucket_of
 
 MOST_SLOW = 40
 

@@ -15,6 +15,7 @@ from typing import Any
 from nbprof.capture.loader_workers.batches import BatchTimer
 from nbprof.capture.loader_workers.folder import PAUSED, Folder
 from nbprof.capture.loader_workers.reporter import Reporter
+from nbprof.capture.loader_workers.totals import resident_bytes
 
 _MOST_TENSORS = 1_000
 
@@ -187,7 +188,7 @@ class Recorder:
         closed = closed or self._open != window
         with contextlib.suppress(Exception):
             totals = self._timer.totals
-            totals.memory_bytes = max(totals.memory_bytes, _resident_bytes())
+            totals.memory_bytes = max(totals.memory_bytes, resident_bytes())
             totals.delayed_ns = max(_delayed_ns() - self._delay_before, 0)
             values = {
                 "began_ns": self._began_ns,
@@ -244,16 +245,6 @@ def _shared_bytes(message: Any) -> int:
         elif isinstance(value, (list, tuple)):
             values += value
     return sum(storages.values())
-
-
-def _resident_bytes() -> int:
-    """Memory of this process that is resident, that which it shares with others included; 0 where
-    unknown.
-    """
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
-        return int(pages) * os.sysconf("SC_PAGE_SIZE")
-    return 0
 
 
 def _delayed_ns() -> int:

@@ -10,7 +10,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from nbprof.capture.loader_workers.stages import Stage, Stages
-from nbprof.core.worker_times import LONGEST
+from nbprof.core.worker_histogram import LONGEST
 
 _MOST_LINES = 2_000
 _DEEPEST = 300

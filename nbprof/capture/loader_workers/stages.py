@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from nbprof.core.worker_times import LONGEST
+from nbprof.core.worker_histogram import LONGEST
 
 DATASET, TRANSFORM, COLLATE = "dataset", "transform", "collate"
 """Kinds of stages."""

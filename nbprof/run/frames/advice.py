@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from nbprof.analysis.advice import cores as advice_cores
     from nbprof.analysis.advice import workers as advice_workers
     from nbprof.analysis.input.loops import LoopWaits
+    from nbprof.analysis.pools import PoolWait
     from nbprof.analysis.result_waits import ResultWaits
     from nbprof.analysis.steps.over_run import Slow, Slowing
     from nbprof.core.step_times import StepTimes
@@ -440,6 +441,11 @@ class AdviceFrames(OverviewFrames, HostFrames):
             self.capture.machine.get("bf16", ""),
             _of_libraries(breakdown),
             self._result_waits(breakdown.counted),
+            guarded(
+                "What is known of process pools",
+                lambda: self._pool_wait(breakdown.counted),
+                lambda _: None,
+            ),
         )
         evidence = advice_evidence.Evidence(
             host=host,
@@ -470,6 +476,21 @@ class AdviceFrames(OverviewFrames, HostFrames):
 
         origin = origin_ns(self.trace)
         return result_waits.find(self.activity, self.trace, counted, self.python, origin)
+
+    def _pool_wait(self, counted: pd.DataFrame) -> PoolWait | None:
+        """The wait of the counted steps for process pools."""
+        origin = origin_ns(self.trace)
+        if self.python is None or not origin or len(self.hosts) != 1:
+            return None
+        if not self.pools.recorded.pools or not len(counted):
+            return None
+        from nbprof.analysis import pools
+        from nbprof.analysis.steps.step_rows import step_bounds
+        from nbprof.core.intervals import Intervals
+
+        start, end = step_bounds(counted)
+        units = Intervals.union(start // 1000 + origin, end // 1000 + origin)
+        return pools.waited(self.pools, self.python, units)
 
     def _with_versions(self, findings: pd.DataFrame) -> pd.DataFrame:
         """The findings with that on library versions that are known to be slow."""

@@ -22,6 +22,7 @@ from nbprof.run.frame import Frames, Hosts, Memo, cached, frame
 from nbprof.run.source import Dialect, RunSource
 
 if TYPE_CHECKING:
+    from nbprof.analysis.pools import Pools
     from nbprof.core.loader_uses import LoaderUse
     from nbprof.core.worker_times import WorkerTimes
     from nbprof.dialects.gpu.captures import Capture
@@ -166,6 +167,15 @@ class Recording(Frames):
         from nbprof.analysis.input import workers
 
         return workers.transforms(self.worker_times, self.cells)
+
+    @cached
+    def pools(self) -> Pools:
+        """The process pools that tasks were sent to, as the recording states them."""
+        from nbprof.analysis.pools import Pools
+        from nbprof.core import pool_times
+
+        recorded = pool_times.unpacked(self.capture.pools if self.capture is not None else None)
+        return Pools(recorded, self.cells)
 
     @property
     def cells(self) -> dict[str, int]:

@@ -117,6 +117,16 @@ class Code(Part):
     """How much of the time is not attributed to any line."""
 
 
+class Pools(Part):
+    """Process pools that the recorded code waited for."""
+
+    tasks: Table
+    """One row per function that ran in their workers."""
+    workers: Table
+    notes: list[str]
+    """What is known of each pool."""
+
+
 class RangeGroup(Part):
     """A group of ranges, from a row of the table on."""
 
@@ -169,6 +179,8 @@ class Overview(Tab):
     """None where no line is known."""
     ranges: Ranges | None
     """None where the program names none."""
+    pools: Pools | None = None
+    """None where no task of one was timed."""
     top_ops: Table
     top_ops_where: Literal["device", "host"]
     run: list[tuple[str, str]]

@@ -91,6 +91,28 @@ class PythonView(View):
         """
         return self._frame("tree")
 
+    @property
+    def pools(self) -> pd.DataFrame:
+        """Process pools that the recorded code sent tasks to (`multiprocessing`,
+        `concurrent.futures`, joblib): how many tasks, how many of them were timed, and how busy
+        the workers were.
+        """
+        return self._profile.run.pools.pools()
+
+    @property
+    def tasks(self) -> pd.DataFrame:
+        """Functions that ran as tasks of process pools, by pool, most time first; `inside` is the
+        line in which most of its samples were.
+        """
+        return self._profile.run.pools.tasks()
+
+    @property
+    def workers(self) -> pd.DataFrame:
+        """Worker processes of these pools that ran a timed task: time in tasks and without one,
+        CPU time, memory.
+        """
+        return self._profile.run.pools.workers()
+
     def figure(self, **options: Any) -> Model:
         """A flame graph of `tree`: callers below, and as wide as their total time.
 
