@@ -28,16 +28,16 @@ _STEPS = 8
 
 
 class WorkerTotals(NamedTuple):
-    """One worker of a loader: all its processes together.
+    """One worker of a loader, a process or a thread: all its processes together.
 
     Attributes
     ----------
     loader, worker : int
         Index of the loader, and the number of the worker in it, or `IN_PROCESS`.
     processes : int
-        How many processes were started for it, one after another.
+        How many processes were started for it, one after another; 0 of a thread of this process.
     items, batches : int
-        What it made.
+        What it made; batches without items are of an unknown number of items.
     busy_ns, cpu_ns, delayed_ns : int
         Time in which it made batches, CPU time of its main thread meanwhile, and time in which it
         was ready to run without a core.
@@ -330,7 +330,7 @@ def _add_worker(
     for name in _SUMS:
         sums[name] = sums.get(name, 0) + values[name]
     sums["memory_bytes"] = max(sums.get("memory_bytes", 0), values["memory_bytes"])
-    sums["processes"] = sums.get("processes", 0) + 1
+    sums["processes"] = sums.get("processes", 0) + int(report.get("processes", 1))
 
 
 def unpacked(values: object) -> WorkerTimes:

@@ -55,10 +55,15 @@ SCHEMA: dict[str, list[Col]] = {
         text(
             "worker",
             "Worker",
-            "Number of the worker in its loader, from 0; main process: the loop makes the batches"
-            " itself, with num_workers=0.",
+            "Number of the worker in its loader, from 0; of threads of the process, with thread"
+            " before it; main process: the loop makes the batches itself, with num_workers=0.",
         ),
-        count("items", "Items", "Items that it made while the recording ran."),
+        count(
+            "items",
+            "Items",
+            "Items that it made while the recording ran; missing where a batch is made as a whole.",
+            "Int64",
+        ),
         count("batches", "Batches", "Batches that it made."),
         ms("busy_ms", "Busy ms", "Time in which it made batches: items and collation."),
         percent("busy_percent", "Busy %", "Busy time, as a share of busy and waiting time."),
@@ -99,9 +104,16 @@ SCHEMA: dict[str, list[Col]] = {
         text("where", "Where", "File and line at which its code begins.", "code"),
         count("calls", "Calls", "Calls that were timed, in all workers or in the main process."),
         ms(
+            "per_call_ms",
+            "ms / call",
+            "Time in it per call, without that of the other stages that it calls.",
+            3,
+        ),
+        ms(
             "per_item_ms",
             "ms / item",
-            "Time in it per item, without that of the other stages that it calls.",
+            "Time in it per item, without that of the other stages that it calls; missing where the"
+            " number of items is unknown.",
             3,
         ),
         percent("percent", "% of work", "Share of the time in which batches were made."),

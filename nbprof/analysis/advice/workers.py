@@ -1,4 +1,4 @@
-"""Causes of a wait for the batches of a DataLoader, from times measured where they are made."""
+"""Causes of a wait for the batches of a loader, from times measured where they are made."""
 
 from __future__ import annotations
 
@@ -8,13 +8,20 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from nbprof.activity.unit import Unit
-from nbprof.analysis.advice.cores import IN_PROCESS, WORKERS, Times
+from nbprof.analysis.advice.cores import (
+    FROM_LOADER,
+    IN_PROCESS,
+    RULES_ON_INPUT,
+    WORKERS,
+    Times,
+)
 from nbprof.analysis.input.workers import (
     DATASET,
     TRANSFORM,
     Heaviest,
     Service,
     heaviest,
+    lines_inside,
     location,
     made_in_process,
     service,
@@ -36,11 +43,18 @@ class Workers:
     cells : mapping
         Execution counts by the stem of a cell's file.
     batches_per_step : float
+    py_datasets : frozenset of str
+        Names of the classes of datasets that the program gave to Keras.
     """
 
     times: WorkerTimes = field(default_factory=WorkerTimes)
     cells: Mapping[str, int] = field(default_factory=dict)
     batches_per_step: float = 1.0
+    py_datasets: frozenset[str] = frozenset()
+
+    def is_py_dataset(self, loader: int) -> bool:
+        """True if the loader with this index is a PyDataset of Keras."""
+        return self.times.loaders[loader].dataset in self.py_datasets
 
 
 def keep_up(workers: Workers, times: Times) -> int | None:
@@ -56,20 +70,41 @@ def keep_up(workers: Workers, times: Times) -> int | None:
 
 def explained(findings: pd.DataFrame, workers: Workers, times: Times, unit: Unit) -> pd.DataFrame:
     """The findings, with what makes the batches does in the one on it."""
-    return _with_items(_with_workers(findings, workers, times, unit), workers)
-
-
-def _with_items(findings: pd.DataFrame, workers: Workers) -> pd.DataFrame:
-    """The findings, with what the training process does in the one on batches that it makes."""
-    rows, loader = findings["rule"] == IN_PROCESS, made_in_process(workers.times)
-    if loader is None or not rows.any():
+    speed = service(workers.times)
+    if speed is not None:
+        rows = findings["rule"] == WORKERS
+        if workers.is_py_dataset(speed.loader):
+            rows |= _on_py_dataset(findings, times)
+        findings = _with_workers(findings, rows, workers, speed, times, unit)
+    loader = made_in_process(workers.times)
+    if loader is None or (speed is not None and speed.loader == loader):
         return findings
+    rows = findings["rule"] == IN_PROCESS
+    if workers.is_py_dataset(loader):
+        rows |= _on_py_dataset(findings, times)
+    return _with_items(findings, rows, workers, loader)
+
+
+def _on_py_dataset(findings: pd.DataFrame, times: Times) -> pd.Series:
+    """Rows of findings on the batches of a PyDataset, if the program has one."""
+    rules, of_loader = (
+        findings["rule"],
+        findings["evidence"].astype(str).str.contains(f"{FROM_LOADER} PyDataset", regex=False),
+    )
+    rows = rules.isin(RULES_ON_INPUT) & of_loader
+    return rows | (rules == IN_PROCESS) if times.keras else rows
+
+
+def _with_items(
+    findings: pd.DataFrame, rows: pd.Series, workers: Workers, loader: int
+) -> pd.DataFrame:
+    """The findings, with what the training process does in those on batches that it makes."""
     heavy = heaviest(workers.times, loader)
-    if heavy is None or heavy.share < SHARE:
+    if not rows.any() or heavy is None or heavy.share < SHARE:
         return findings
     text = (
         f" **{100 * heavy.share:.0f}%** of the time of batches is {_subject(heavy, workers)},"
-        f" **{wording.millis(heavy.item_ms)}** per item."
+        f" **{wording.millis(heavy.ms)}** per {heavy.per}{_line(heavy, workers)}."
     )
     return _with_text(findings, rows, text)
 
@@ -81,12 +116,15 @@ def _with_text(findings: pd.DataFrame, rows: pd.Series, text: str) -> pd.DataFra
 
 
 def _with_workers(
-    findings: pd.DataFrame, workers: Workers, times: Times, unit: Unit
+    findings: pd.DataFrame,
+    rows: pd.Series,
+    workers: Workers,
+    speed: Service,
+    times: Times,
+    unit: Unit,
 ) -> pd.DataFrame:
-    """The findings, with what the workers do in the one on them."""
-    speed = service(workers.times)
-    rows = findings["rule"] == WORKERS
-    if speed is None or not rows.any():
+    """The findings, with what the workers do in those on them."""
+    if not rows.any():
         return findings
     sentences = [_heaviest(workers, speed), _keeping_up(workers, speed, times, unit)]
     text = "".join(f" {sentence}" for sentence in sentences if sentence)
@@ -99,8 +137,17 @@ def _heaviest(workers: Workers, speed: Service) -> str:
         return ""
     return (
         f"Workers spend **{100 * heavy.share:.0f}%** of their time in {_subject(heavy, workers)},"
-        f" **{wording.millis(heavy.item_ms)}** per item."
+        f" **{wording.millis(heavy.ms)}** per {heavy.per}{_line(heavy, workers)}."
     )
+
+
+def _line(heavy: Heaviest, workers: Workers) -> str:
+    """The line with most samples of a stage."""
+    inside = lines_inside(workers.times).get(workers.times.stages.index(heavy.stage))
+    if inside is None:
+        return ""
+    code = location(inside.file, inside.line, workers.cells, short=True)
+    return f", most of it in {inside.function} ({code})" if code else ""
 
 
 def _subject(heavy: Heaviest, workers: Workers) -> str:

@@ -64,7 +64,7 @@ class Times:
 
 
 class Stages:
-    """The stages of a worker, timed on its main thread.
+    """The stages of a worker, timed on the thread that makes this object, or that it is bound to.
 
     Attributes
     ----------
@@ -76,6 +76,10 @@ class Stages:
         self.current: Times | None = None
         self._by_stage: dict[Stage, Times] = {}
         self._inside_ns = 0
+        self._thread = threading.get_ident()
+
+    def bind(self) -> None:
+        """Time calls on the current thread from now on."""
         self._thread = threading.get_ident()
 
     def times(self, stage: Stage) -> Times | None:

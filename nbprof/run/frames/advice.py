@@ -378,8 +378,12 @@ class AdviceFrames(OverviewFrames, HostFrames):
     def _workers(self) -> advice_workers.Workers:
         """The workers of loaders, and the steps that they worked for."""
         from nbprof.analysis.advice import workers as advice_workers
+        from nbprof.core.loader_uses import PY_DATASET
 
-        return advice_workers.Workers(self.worker_times, self.cells, self._batches_per_step)
+        datasets = frozenset(use.dataset for use in self.loaders if use.kind == PY_DATASET)
+        return advice_workers.Workers(
+            self.worker_times, self.cells, self._batches_per_step, datasets
+        )
 
     @property
     def _batches_per_step(self) -> float:
