@@ -94,8 +94,10 @@ class Loaders:
         return sorted(uses, key=lambda use: -use.wait_s)[:MOST]
 
     def hook(self, patches: Patches) -> None:
-        """Watch PyTorch's loaders, if they are imported by now."""
+        """Watch the loaders of the frameworks that are imported by now."""
         self.workers.hook(patches)
+        with contextlib.suppress(Exception):
+            self.workers.hook_tensorflow(patches)
         owner = getattr(sys.modules.get(_MODULE), "_BaseDataLoaderIter", None)
         for name in ("__init__", "_reset"):
             if owner is not None and name in vars(owner) and (id(owner), name) not in self._hooked:

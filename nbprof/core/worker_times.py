@@ -19,6 +19,8 @@ IN_PROCESS = -1
 """In place of the number of a worker: the process of the loop, which makes the batches of a loader
 without workers.
 """
+TF_DATA = "tf.data"
+"""In place of the dataset of a loader: the functions that tf.data calls."""
 _MOST_LINES = 10 * MOST_ROWS
 """Lines that are kept while reports are merged."""
 LONGEST = 500
@@ -236,8 +238,10 @@ class Merge:
             self._add(report)
 
     def _add(self, report: Mapping[str, Any]) -> None:
-        loader, worker = int(report["loader"]), int(report["worker"])
-        _add_worker(self._workers, (loader, worker), report)
+        loader = int(report["loader"])
+        # What tf.data calls is run by no worker.
+        if "worker" in report:
+            self._add_batches(loader, int(report["worker"]), report)
         for stage in report["stages"]:
             key = (loader, *(stage[name] for name in StageTotals._fields[1:6]))
             sums = self._stages.setdefault(key, [0, 0, 0, 0])
@@ -248,6 +252,10 @@ class Merge:
             key = ((loader, *stage), function, file, line)
             if key in self._lines or len(self._lines) < _MOST_LINES:
                 self._lines[key] = self._lines.get(key, 0) + count
+
+    def _add_batches(self, loader: int, worker: int, report: Mapping[str, Any]) -> None:
+        """What a worker made."""
+        _add_worker(self._workers, (loader, worker), report)
         histogram = self._histograms.setdefault(loader, {})
         for bucket, count in report["histogram"].items():
             histogram[bucket] = histogram.get(bucket, 0) + count
@@ -274,7 +282,7 @@ class Merge:
             `loops`, `waits` and `iterations`: rows of `LoopTotals`, `BatchWait` and `Iteration`,
             the last without `ready_ns`, or empty.
         """
-        if not self._workers and not any(loop.values()):
+        if not self._workers and not self._stages and not any(loop.values()):
             return {}
         number = {key: index for index, key in enumerate(self._stages)}
         in_stages = [

@@ -16,8 +16,8 @@ import pandas as pd
 
 from nbprof.activity.unit import MARKED, Unit
 from nbprof.analysis import contention
-from nbprof.analysis.input.input_pipeline import READING
 from nbprof.analysis.advice.keras_code import IN_KERAS, TITLES
+from nbprof.analysis.input.input_pipeline import READING
 from nbprof.analysis.rule import ABOUT, UP_TO
 from nbprof.core.loader_uses import DATA_LOADER, ITERABLE, PY_DATASET, TF_DATA, LoaderUse
 from nbprof.display import wording

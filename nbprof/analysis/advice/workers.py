@@ -17,16 +17,19 @@ from nbprof.analysis.advice.cores import (
 )
 from nbprof.analysis.input.workers import (
     DATASET,
+    FUNCTION,
+    GENERATOR,
     TRANSFORM,
     Heaviest,
     Service,
+    called_by_tf_data,
     heaviest,
     lines_inside,
     location,
     made_in_process,
     service,
 )
-from nbprof.core.worker_times import WorkerTimes
+from nbprof.core.worker_times import StageTotals, WorkerTimes
 from nbprof.display import wording
 
 SHARE = 0.3
@@ -104,7 +107,7 @@ def _with_items(
         return findings
     text = (
         f" **{100 * heavy.share:.0f}%** of the time of batches is {_subject(heavy, workers)},"
-        f" **{wording.millis(heavy.ms)}** per {heavy.per}{_line(heavy, workers)}."
+        f" **{wording.millis(heavy.ms)}** per {heavy.per}{_line(heavy.stage, workers)}."
     )
     return _with_text(findings, rows, text)
 
@@ -137,13 +140,47 @@ def _heaviest(workers: Workers, speed: Service) -> str:
         return ""
     return (
         f"Workers spend **{100 * heavy.share:.0f}%** of their time in {_subject(heavy, workers)},"
-        f" **{wording.millis(heavy.ms)}** per {heavy.per}{_line(heavy, workers)}."
+        f" **{wording.millis(heavy.ms)}** per {heavy.per}{_line(heavy.stage, workers)}."
     )
 
 
-def _line(heavy: Heaviest, workers: Workers) -> str:
+@dataclass(frozen=True)
+class PythonOfInput:
+    """The Python function, or the generator, that tf.data calls for nearly all the time of such.
+
+    Attributes
+    ----------
+    text : str
+        Its name and place.
+    line : str
+        The line with most of its samples; empty if unknown.
+    call_ms, total_ms : float
+        Time of a call, and of all of the recording.
+    """
+
+    text: str
+    line: str
+    call_ms: float
+    total_ms: float
+
+
+def python_of_input(workers: Workers) -> dict[str, PythonOfInput]:
+    """What tf.data calls, by kind: `FUNCTION` and `GENERATOR`."""
+    found = {}
+    for kind in (FUNCTION, GENERATOR):
+        stage = called_by_tf_data(workers.times, kind)
+        if stage is not None:
+            code = location(stage.file, stage.line, workers.cells, short=True)
+            text = f"**{stage.name}** ({code})" if code else f"**{stage.name}**"
+            total_ms = stage.self_ns / 1e6
+            line = _line(stage, workers)
+            found[kind] = PythonOfInput(text, line, total_ms / stage.calls, total_ms)
+    return found
+
+
+def _line(stage: StageTotals, workers: Workers) -> str:
     """The line with most samples of a stage."""
-    inside = lines_inside(workers.times).get(workers.times.stages.index(heavy.stage))
+    inside = lines_inside(workers.times).get(workers.times.stages.index(stage))
     if inside is None:
         return ""
     code = location(inside.file, inside.line, workers.cells, short=True)

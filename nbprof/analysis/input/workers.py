@@ -23,7 +23,8 @@ _NEARLY_ALL = 0.8
 _SAMPLES = 4
 """A stage with fewer samples has no line."""
 DATASET, TRANSFORM = "dataset", "transform"
-"""Kinds of stages."""
+FUNCTION, GENERATOR = "function", "generator"
+"""Kinds of stages; the last two are what tf.data calls in Python."""
 SLOW, OF_SLOWEST, SLOW_PART, SLOW_SHARE = 5, 0.25, 0.1, 0.2
 """Items are slow from this multiple of the median and this part of the slowest on, if at most that
 part of the items is, and takes at least this share of the time more than the others do."""
@@ -294,6 +295,17 @@ def slow_items(times: WorkerTimes, loader: int) -> SlowItems | None:
     return SlowItems(
         round(count / slow), slowest[0].item, slowest[0].ns / _MS, median / _MS, least / _MS
     )
+
+
+def called_by_tf_data(times: WorkerTimes, kind: str) -> StageTotals | None:
+    """The function of this kind that tf.data calls for nearly all the time of such functions; None
+    if there is none.
+    """
+    stages = [stage for stage in times.stages if stage.kind == kind and stage.calls]
+    stage = max(stages, key=lambda each: each.self_ns, default=None)
+    if stage is None or stage.self_ns < _NEARLY_ALL * sum(each.self_ns for each in stages):
+        return None
+    return stage
 
 
 class Inside(NamedTuple):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import multiprocessing.queues
 import os
-import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path

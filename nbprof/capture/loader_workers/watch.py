@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from nbprof.capture.loader_workers.in_process import InProcess
     from nbprof.capture.loader_workers.pools import Pools
     from nbprof.capture.loader_workers.py_datasets import PyDatasets
+    from nbprof.capture.loader_workers.tf_functions import TfFunctions
 
+_SCRIPT_OPS = "tensorflow.python.ops.script_ops"
 _ITERATORS = "torch.utils.data.dataloader"
 
 
@@ -61,6 +63,9 @@ class WorkerWatch:
         self._in_process: InProcess | None = None
         self._py_datasets: PyDatasets | None = None
         self._pools: Pools | None = None
+        self._tf_functions: TfFunctions | None = None
+        self._of_tf_data: int | None = None
+        """The number of tf.data as a loader."""
         self._folder: Folder | None = None
         self._window = self._windows = 0
         self._number_of: dict[int, int] = {}
@@ -114,9 +119,10 @@ class WorkerWatch:
         patches.replace(iterators, "__init__", make)
 
     @property
-    def _here(self) -> list[InProcess | PyDatasets]:
-        """What times batches that this process makes."""
-        return [each for each in (self._in_process, self._py_datasets) if each is not None]
+    def _here(self) -> list[InProcess | PyDatasets | TfFunctions]:
+        """What times what this process makes."""
+        parts = (self._in_process, self._py_datasets, self._tf_functions)
+        return [each for each in parts if each is not None]
 
     def begin(self) -> None:
         """A window begins."""
@@ -138,6 +144,24 @@ class WorkerWatch:
         self._pools.hook(module, patches)
         self._py_datasets = here
         patches.on_restore(self.close)
+
+    def hook_tensorflow(self, patches: Patches) -> None:
+        """Time the Python functions that tf.data calls, if TensorFlow is imported by now."""
+        if self._tf_functions is not None or _SCRIPT_OPS not in sys.modules:
+            return
+        from nbprof.capture.loader_workers.tf_functions import TfFunctions
+
+        functions = TfFunctions(
+            lambda: self._window != PAUSED, self._number_of_tf_data, lambda: self.samples
+        )
+        functions.hook(patches)
+        self._tf_functions = functions
+
+    def _number_of_tf_data(self) -> int | None:
+        if self._of_tf_data is None and len(self._loaders) < worker_times.MOST_ROWS:
+            self._of_tf_data = len(self._loaders)
+            self._loaders.append({"dataset": worker_times.TF_DATA, "workers": 0, "prefetch": 0})
+        return self._of_tf_data
 
     def takes(self, adapter: Any, dataset: Any, patches: Patches) -> None:
         """Keras takes a PyDataset, with the adapter that holds it."""
