@@ -6,7 +6,7 @@ from nbprof.schema.columns import Col, count, ms, percent, size, text, us
 
 _HOST = text("host", "Host", "Machine that recorded the row.")
 
-_LOADER = text("loader", "Loader", "Class of the dataset that the loader reads.")
+_LOADER = text("loader", "Loader", "Class of the dataset that the loader reads, or tf.data.")
 
 SCHEMA: dict[str, list[Col]] = {
     "input_pipeline.frame": [
@@ -99,10 +99,18 @@ SCHEMA: dict[str, list[Col]] = {
     ],
     "input_pipeline.transforms": [
         _LOADER,
-        text("kind", "Kind", "dataset, transform or collate."),
+        text(
+            "kind",
+            "Kind",
+            "dataset, transform or collate; function or generator: Python that tf.data calls.",
+        ),
         text("stage", "Stage", "Class or function that takes part in making an item.", "code"),
         text("where", "Where", "File and line at which its code begins.", "code"),
-        count("calls", "Calls", "Calls that were timed, in all workers or in the main process."),
+        count(
+            "calls",
+            "Calls",
+            "Calls that were timed, in all workers or in the main process; all of those by tf.data.",
+        ),
         ms(
             "per_call_ms",
             "ms / call",

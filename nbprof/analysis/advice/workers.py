@@ -29,6 +29,7 @@ from nbprof.analysis.input.workers import (
     made_in_process,
     service,
 )
+from nbprof.core.worker_times import IN_PROCESS as HERE
 from nbprof.core.worker_times import StageTotals, WorkerTimes
 from nbprof.display import wording
 
@@ -76,7 +77,7 @@ def explained(findings: pd.DataFrame, workers: Workers, times: Times, unit: Unit
     speed = service(workers.times)
     if speed is not None:
         rows = findings["rule"] == WORKERS
-        if workers.is_py_dataset(speed.loader):
+        if workers.is_py_dataset(speed.loader) and _explains(workers, speed.loader, times):
             rows |= _on_py_dataset(findings, times)
         findings = _with_workers(findings, rows, workers, speed, times, unit)
     loader = made_in_process(workers.times)
@@ -84,8 +85,20 @@ def explained(findings: pd.DataFrame, workers: Workers, times: Times, unit: Unit
         return findings
     rows = findings["rule"] == IN_PROCESS
     if workers.is_py_dataset(loader):
+        if not _explains(workers, loader, times):
+            return findings
         rows |= _on_py_dataset(findings, times)
     return _with_items(findings, rows, workers, loader)
+
+
+def _explains(workers: Workers, loader: int, times: Times) -> bool:
+    """True if making the batches takes a good part of the wait for them."""
+    rows = [row for row in workers.times.workers if row.loader == loader and row.batches]
+    # Keras takes the shapes of batches from some that it makes itself.
+    rows = [row for row in rows if row.worker != HERE] or rows
+    made = sum(row.batches for row in rows)
+    batch_ms = sum(row.busy_ns for row in rows) / 1e6 / max(made, 1) / max(len(rows), 1)
+    return batch_ms * workers.batches_per_step >= SHARE * times.wait
 
 
 def _on_py_dataset(findings: pd.DataFrame, times: Times) -> pd.Series:

@@ -32,8 +32,11 @@ class Inside(Protocol):
         Calls that would take as long as to install and remove it.
     """
 
-    count: int
     changes: int
+
+    @property
+    def count(self) -> int:
+        """Items of the batch that was made last."""
 
     def install(self, *, timed: bool) -> None:
         """A batch is made next; time its calls, or only what is cheap."""
