@@ -109,7 +109,7 @@ SCHEMA: dict[str, list[Col]] = {
         count(
             "calls",
             "Calls",
-            "Calls that were timed, in all workers or in the main process; all of those by tf.data.",
+            "Calls that were timed, in all workers or in the main process; of tf.data, all calls.",
         ),
         ms(
             "per_call_ms",

@@ -99,9 +99,10 @@ class TfFunctions:
         else:
             if len(self._stages) >= _MOST_TOKENS:
                 self._stages.clear()
-            # Until it is known: to look may call Python of TensorFlow.
-            self._stages[token] = None
-            stage = self._stages[token] = _stage_of(registry, token)
+            stage = None
+            with contextlib.suppress(Exception):
+                stage = _stage_of(registry, token)
+            self._stages[token] = stage
         if stage is None or os.getpid() != self._process:
             return None, None
         ident = threading.get_ident()
