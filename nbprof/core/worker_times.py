@@ -239,7 +239,7 @@ class Merge:
 
     def _add(self, report: Mapping[str, Any]) -> None:
         loader = int(report["loader"])
-        # What tf.data calls is run by no worker.
+        # No worker runs the functions of tf.data.
         if "worker" in report:
             self._add_batches(loader, int(report["worker"]), report)
         for stage in report["stages"]:
@@ -254,7 +254,7 @@ class Merge:
                 self._lines[key] = self._lines.get(key, 0) + count
 
     def _add_batches(self, loader: int, worker: int, report: Mapping[str, Any]) -> None:
-        """What a worker made."""
+        """The batches of a worker."""
         _add_worker(self._workers, (loader, worker), report)
         histogram = self._histograms.setdefault(loader, {})
         for bucket, count in report["histogram"].items():

@@ -472,7 +472,7 @@ class _Python(NamedTuple):
     """
 
     text: str = ""
-    most: bool = False
+    dominates: bool = False
 
 
 def _python_of(facts: Facts, iterator: pd.Series) -> _Python:
@@ -486,20 +486,20 @@ def _python_of(facts: Facts, iterator: pd.Series) -> _Python:
     # One of another pipeline may take as long: it is named only where it explains the time.
     if python is None or python.total_ms < _PYTHON_PART * work:
         return _Python()
-    most = python.total_ms >= _MOST_PYTHON * work
+    dominates = python.total_ms >= _MOST_PYTHON * work
     if name == "generator":
         text = f" The generator is {python.text}, **{wording.millis(python.call_ms)}** per element"
-        return _Python(f"{text}{python.line}.", most)
+        return _Python(f"{text}{python.line}.", dominates)
     text = (
         f" It calls Python, under the GIL: {python.text}, **{wording.millis(python.call_ms)}** per"
         f" call{python.line}."
     )
-    if most:
+    if dominates:
         text += (
             " Several threads run it at a time only while it waits, or computes in code that"
             " releases the GIL, as much of NumPy does."
         )
-    return _Python(text, most)
+    return _Python(text, dominates)
 
 
 def _map_serial(facts: Facts, limit: Threshold) -> Found | None:
@@ -515,7 +515,7 @@ def _map_serial(facts: Facts, limit: Threshold) -> Found | None:
         f"{_takes(bottleneck)}, on **1 thread**{each}. {facts.unit.the.capitalize()} waits"
         f" **{wording.millis(facts.mean['input'])}** for it.{python.text}"
     )
-    return _wait_for_input(facts, limit, text, gain_is=UP_TO if python.most else "")
+    return _wait_for_input(facts, limit, text, gain_is=UP_TO if python.dominates else "")
 
 
 def _input_bottleneck(facts: Facts, limit: Threshold) -> Found | None:

@@ -96,8 +96,8 @@ def _explains(workers: Workers, loader: int, times: Times) -> bool:
     rows = [row for row in workers.times.workers if row.loader == loader and row.batches]
     # Keras takes the shapes of batches from some that it makes itself.
     rows = [row for row in rows if row.worker != HERE] or rows
-    made = sum(row.batches for row in rows)
-    batch_ms = sum(row.busy_ns for row in rows) / 1e6 / max(made, 1) / max(len(rows), 1)
+    batches = sum(row.batches for row in rows)
+    batch_ms = sum(row.busy_ns for row in rows) / 1e6 / max(batches, 1) / max(len(rows), 1)
     return batch_ms * workers.batches_per_step >= SHARE * times.wait
 
 
@@ -178,8 +178,8 @@ class PythonOfInput:
 
 
 def python_of_input(workers: Workers) -> dict[str, PythonOfInput]:
-    """What tf.data calls, by kind: `FUNCTION` and `GENERATOR`."""
-    found = {}
+    """The Python that tf.data calls, by kind: `FUNCTION` and `GENERATOR`."""
+    by_kind = {}
     for kind in (FUNCTION, GENERATOR):
         stage = called_by_tf_data(workers.times, kind)
         if stage is not None:
@@ -187,17 +187,17 @@ def python_of_input(workers: Workers) -> dict[str, PythonOfInput]:
             text = f"**{stage.name}** ({code})" if code else f"**{stage.name}**"
             total_ms = stage.self_ns / 1e6
             line = _line(stage, workers)
-            found[kind] = PythonOfInput(text, line, total_ms / stage.calls, total_ms)
-    return found
+            by_kind[kind] = PythonOfInput(text, line, total_ms / stage.calls, total_ms)
+    return by_kind
 
 
 def _line(stage: StageTotals, workers: Workers) -> str:
     """The line with most samples of a stage."""
-    inside = lines_inside(workers.times).get(workers.times.stages.index(stage))
-    if inside is None:
+    sampled = lines_inside(workers.times).get(workers.times.stages.index(stage))
+    if sampled is None:
         return ""
-    code = location(inside.file, inside.line, workers.cells, short=True)
-    return f", most of it in {inside.function} ({code})" if code else ""
+    code = location(sampled.file, sampled.line, workers.cells, short=True)
+    return f", most of it in {sampled.function} ({code})" if code else ""
 
 
 def _subject(heavy: Heaviest, workers: Workers) -> str:

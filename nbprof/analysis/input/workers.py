@@ -104,7 +104,7 @@ def transforms(times: WorkerTimes, cells: Mapping[str, int]) -> pd.DataFrame:
                 stage.self_ns / items / _MS if items else np.nan,
                 100 * stage.self_ns / busy_ns if busy_ns else np.nan,
                 stage.longest_ns / _MS,
-                _inside(lines.get(index), cells),
+                _line_text(lines.get(index), cells),
             )
         )
     names = (
@@ -333,11 +333,11 @@ def lines_inside(times: WorkerTimes) -> dict[int, Inside]:
     return named
 
 
-def _inside(inside: Inside | None, cells: Mapping[str, int]) -> str:
-    if inside is None:
+def _line_text(line: Inside | None, cells: Mapping[str, int]) -> str:
+    if line is None:
         return ""
-    code = location(inside.file, inside.line, cells)
-    return f"{inside.function} ({code}): {round(100 * inside.share)}%"
+    code = location(line.file, line.line, cells)
+    return f"{line.function} ({code}): {round(100 * line.share)}%"
 
 
 def _column(

@@ -22,7 +22,7 @@ small items, only some batches are timed inside."""
 
 
 class Inside(Protocol):
-    """What is timed inside of a batch.
+    """The calls inside of a batch that are timed.
 
     Attributes
     ----------
@@ -106,25 +106,25 @@ class BatchTimer:
         fetches = _Fetches(fetcher, dataset, self.stages, lambda: self._items)
         chain = Chain(dataset, self.stages, (data.Dataset,))
 
-        inside = _InFetcher(self, chain, fetches)
+        calls = _InFetcher(self, chain, fetches)
 
         def fetch(indices: Any) -> Any:
             __tracebackhide__ = True
             fetcher = reference()
             if threading.get_ident() != self._thread or not self._counts():
                 return original(fetcher, indices)
-            return self.make(inside, original, fetcher, indices)
+            return self.make(calls, original, fetcher, indices)
 
         fetcher.fetch = fetch
         self._watched.add(fetcher)
 
-    def make(self, inside: Inside, call: Callable[..., Any], *args: Any) -> Any:
+    def make(self, parts: Inside, call: Callable[..., Any], *args: Any) -> Any:
         """Make a batch by this call, and count its time."""
         __tracebackhide__ = True
         self.began()
         timed = self._skip <= 0
         calls = self.stages.calls()
-        inside.install(timed=timed)
+        parts.install(timed=timed)
         start_ns, cpu = time.time_ns(), time.thread_time_ns()
         began = time.perf_counter_ns()
         try:
@@ -132,11 +132,11 @@ class BatchTimer:
         finally:
             busy = time.perf_counter_ns() - began
             cpu = time.thread_time_ns() - cpu
-            inside.remove()
+            parts.remove()
             self.ended()
-        self._count(start_ns, (busy, cpu), inside.count, timed=timed)
+        self._count(start_ns, (busy, cpu), parts.count, timed=timed)
         if timed:
-            cost = (self.stages.calls() - calls + inside.changes) * CALL_NS
+            cost = (self.stages.calls() - calls + parts.changes) * CALL_NS
             self._skip = int(cost / max(_SHARE * busy, 1.0))
         else:
             self._skip -= 1

@@ -21,7 +21,7 @@ _MOST_OBJECTS, _MOST_ITEMS, _DEEPEST = 500, 200, 8
 
 
 class Timing(Protocol):
-    """Where the times of transforms go; see `Stages`."""
+    """Takes the times of transforms, as `Stages` does."""
 
     def times(self, stage: Stage) -> Times | None:
         """The times of a stage."""

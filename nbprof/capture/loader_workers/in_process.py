@@ -112,9 +112,9 @@ class InProcess:
 
 def _is_of_py_dataset(dataset: Any) -> bool:
     """True if Keras made a dataset of the batches of a PyDataset, which are timed themselves."""
-    made = getattr(vars(dataset).get("iterable"), "gi_code", None)
+    code = getattr(vars(dataset).get("iterable"), "gi_code", None)
     file = getattr(sys.modules.get(PY_DATASETS), "__file__", None)
-    return made is not None and made.co_filename == file
+    return code is not None and code.co_filename == file
 
 
 class _Timer(BatchTimer):

@@ -72,10 +72,10 @@ class Pools:
                 began_ns = time.time_ns()
                 with contextlib.suppress(Exception):
                     kwargs = self._watched(of_keras, dataset, began_ns, args, kwargs)
-                made = of_keras(*args, **kwargs)
+                workers = of_keras(*args, **kwargs)
                 with contextlib.suppress(Exception):
-                    self._made(made)
-                return made
+                    self._keep(workers)
+                return workers
 
             return pool
 
@@ -97,15 +97,15 @@ class Pools:
             return {**kwargs, "initializer": start}
         # Ended pools leave their reports.
         self._pools = [pool for pool in self._pools if _alive(pool)]
-        told = self._starts(dataset)
-        if told is None or initializer is None:
+        reports = self._starts(dataset)
+        if reports is None or initializer is None:
             return kwargs
-        folder, loader, samples = told
+        folder, loader, samples = reports
         count = int(args[0]) if args else 0
         entry = PoolEntry(initializer, folder, (loader, count, began_ns, samples))
         return {**kwargs, "initializer": entry}
 
-    def _made(self, pool: Any) -> None:
+    def _keep(self, pool: Any) -> None:
         if isinstance(pool, multiprocessing.pool.ThreadPool):
             return
         for number, process in enumerate(pool._pool):
@@ -232,11 +232,11 @@ class PoolWorker(Recorder):
 
     def _batch(self, uid: Any, module: Any) -> Batch:
         dataset = module._SHARED_SEQUENCES[uid]
-        known = self._batches.get(uid)
-        if known is None or known[0] is not dataset:
+        parts = self._batches.get(uid)
+        if parts is None or parts[0] is not dataset:
             transforms = OfThreads(dataset, (module.PyDataset,))
-            known = self._batches[uid] = dataset, transforms, stage_of_dataset(dataset)
-        return Batch(known[1], known[2], self.timer.stages)
+            parts = self._batches[uid] = dataset, transforms, stage_of_dataset(dataset)
+        return Batch(parts[1], parts[2], self.timer.stages)
 
     def _waited(self) -> None:
         """Since its last batch, or its start, the worker did nothing but send that."""

@@ -54,10 +54,10 @@ class OfThreads:
         """Call something, and count its time if the current thread times a batch."""
         __tracebackhide__ = True
         stages = self._of_thread.get(threading.get_ident())
-        own = None if stages is None else stages.times(times.stage)
-        if stages is None or own is None:
+        of_stage = None if stages is None else stages.times(times.stage)
+        if stages is None or of_stage is None:
             return call(*args, **kwargs)
-        return stages.run(own, call, args, kwargs)
+        return stages.run(of_stage, call, args, kwargs)
 
     def enter(self, stages: Stages) -> None:
         """The current thread times a batch with these stages."""
@@ -75,7 +75,7 @@ class OfThreads:
 
 
 class Batch:
-    """What is timed inside of a batch that a PyDataset makes: all of it, and its transforms."""
+    """A batch that a PyDataset makes: it is timed as a whole, and its transforms are."""
 
     count = 0
     """A PyDataset makes batches; of how many items is unknown."""
@@ -187,7 +187,7 @@ class PyDatasets:
         self._all: list[_Watched] = []
         self._transforms: weakref.WeakKeyDictionary[Any, OfThreads] = weakref.WeakKeyDictionary()
         """By what has the dataset and ends with it; they hold the dataset as well."""
-        self._of: weakref.WeakValueDictionary[int, OfThreads] = weakref.WeakValueDictionary()
+        self._transforms_of = weakref.WeakValueDictionary[int, OfThreads]()
         self._classes: weakref.WeakSet[type] = weakref.WeakSet()
         self._making: dict[int, _Timer] = {}
         """By thread, what makes a batch now."""
@@ -200,12 +200,12 @@ class PyDatasets:
         original = getattr(type(dataset), "__getitem__", None)
         if not isinstance(original, FunctionType):
             return
-        transforms = self._of.get(id(dataset)) or OfThreads(dataset, self._datasets)
-        self._transforms[owner] = self._of[id(dataset)] = transforms
-        known = self._watched.get(id(dataset))
-        if known is None or known.dataset() is not dataset:
-            known = self._watched[id(dataset)] = _Watched(number, dataset)
-            self._all.append(known)
+        transforms = self._transforms_of.get(id(dataset)) or OfThreads(dataset, self._datasets)
+        self._transforms[owner] = self._transforms_of[id(dataset)] = transforms
+        watched = self._watched.get(id(dataset))
+        if watched is None or watched.dataset() is not dataset:
+            watched = self._watched[id(dataset)] = _Watched(number, dataset)
+            self._all.append(watched)
         if type(dataset) not in self._classes:
             self._classes.add(type(dataset))
             patches.replace(type(dataset), "__getitem__", self._timed(original))
@@ -215,8 +215,8 @@ class PyDatasets:
 
     def number(self, dataset: Any) -> int | None:
         """The number of a dataset in the recording; None if it has none."""
-        known = self._watched.get(id(dataset))
-        return known.number if known is not None and known.dataset() is dataset else None
+        watched = self._watched.get(id(dataset))
+        return watched.number if watched is not None and watched.dataset() is dataset else None
 
     def is_worker(self, number: int) -> None:
         """The current thread is the one with this number of the threads that make batches."""
@@ -241,11 +241,11 @@ class PyDatasets:
         return getitem
 
     def _begin(self, dataset: Any) -> tuple[_Timer, Batch] | None:
-        """What times a batch of a dataset; None if none is timed now."""
+        """The timer of a batch of a dataset, and the batch; None if none is timed now."""
         if not self._counts() or os.getpid() != self._process:
             return None
-        known, transforms = self._watched.get(id(dataset)), self._of.get(id(dataset))
-        if known is None or transforms is None or known.dataset() is not dataset:
+        watched, transforms = self._watched.get(id(dataset)), self._transforms_of.get(id(dataset))
+        if watched is None or transforms is None or watched.dataset() is not dataset:
             return None
         thread = threading.get_ident()
         # A method of a parent class, or a batch that is made of others.
@@ -253,15 +253,15 @@ class PyDatasets:
             return None
         worker = getattr(self._thread, "worker", IN_PROCESS)
         try:
-            timer = known.idle.setdefault(worker, []).pop()
+            timer = watched.idle.setdefault(worker, []).pop()
         except IndexError:
-            if len(known.timers) >= MOST_ROWS:
+            if len(watched.timers) >= MOST_ROWS:
                 return None
-            timer = _Timer(known, worker, self._counts, self._samples())
-            known.timers.append(timer)
+            timer = _Timer(watched, worker, self._counts, self._samples())
+            watched.timers.append(timer)
         timer.bind()
         self._making[thread] = timer
-        return timer, Batch(transforms, known.stage, timer.stages)
+        return timer, Batch(transforms, watched.stage, timer.stages)
 
     def _end(self, timer: _Timer) -> None:
         self._making.pop(threading.get_ident(), None)
@@ -280,7 +280,7 @@ class PyDatasets:
 
     def reports(self) -> list[dict[str, Any]]:
         """A report for each worker, like that of a process."""
-        # A thread is no process.
+        # Threads are not processes.
         about = {"began_ns": 0, "start_ns": 0, "processes": 0}
         return [
             {"loader": watched.number, "worker": timer.worker, **about, **timer.values()}

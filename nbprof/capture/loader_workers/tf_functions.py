@@ -93,7 +93,7 @@ class TfFunctions:
         return True
 
     def _timed(self, registry: Any, token: Any) -> tuple[_Thread | None, Stage | None]:
-        """What times a call of the function with this token; None where it is not timed."""
+        """The thread and the stage of a call of the function with this token; None if not timed."""
         if token in self._stages:
             stage = self._stages[token]
         else:
@@ -128,7 +128,7 @@ class TfFunctions:
             thread.clear()
 
     def reports(self) -> list[dict[str, Any]]:
-        """What each thread ran, as stages without a worker."""
+        """A report for each thread: stages without a worker."""
         values = [thread.values() for thread in list(self._threads.values())]
         values = [each for each in values if each["stages"]]
         number = self._number() if values else None

@@ -120,7 +120,7 @@ class WorkerWatch:
 
     @property
     def _here(self) -> list[InProcess | PyDatasets | TfFunctions]:
-        """What times what this process makes."""
+        """The timers of batches that this process makes."""
         parts = (self._in_process, self._py_datasets, self._tf_functions)
         return [each for each in parts if each is not None]
 
@@ -287,7 +287,7 @@ class WorkerWatch:
 
 
 def _about(dataset: Any) -> dict[str, Any]:
-    """What is stored of a PyDataset as a loader."""
+    """The facts on a PyDataset that are stored of a loader."""
     attributes = object.__getattribute__(dataset, "__dict__")
     workers = int(attributes.get("_workers") or 0)
     if not attributes.get("_use_multiprocessing") and workers < 2:
