@@ -28,8 +28,6 @@ from nbprof.core.loader_uses import (
 )
 
 _MODULE = "torch.utils.data.dataloader"
-PY_DATASETS = "keras.src.trainers.data_adapters.py_dataset_adapter"
-"""The module in which Keras takes a PyDataset."""
 
 
 class Clocks(NamedTuple):
@@ -96,8 +94,10 @@ class Loaders:
         return sorted(uses, key=lambda use: -use.wait_s)[:MOST]
 
     def hook(self, patches: Patches) -> None:
-        """Watch PyTorch's loaders, if they are imported by now."""
+        """Watch the loaders of the frameworks that are imported by now."""
         self.workers.hook(patches)
+        with contextlib.suppress(Exception):
+            self.workers.hook_tensorflow(patches)
         owner = getattr(sys.modules.get(_MODULE), "_BaseDataLoaderIter", None)
         for name in ("__init__", "_reset"):
             if owner is not None and name in vars(owner) and (id(owner), name) not in self._hooked:
@@ -120,11 +120,13 @@ class Loaders:
         patches.replace(owner, name, starts)
 
     def hook_keras(self, module: Any, patches: Patches) -> None:
-        """Watch what `fit` of Keras is given; `module` is `PY_DATASETS`."""
+        """Watch what `fit` of Keras is given; `module` is `entry.PY_DATASETS`."""
         owner = getattr(module, "PyDatasetAdapter", None)
         if owner is None or (id(owner), "__init__") in self._hooked:
             return
         self._hooked.add((id(owner), "__init__"))
+        with contextlib.suppress(Exception):
+            self.workers.hook_keras(module, patches)
         original = owner.__init__
 
         @wraps(original)
@@ -134,6 +136,8 @@ class Loaders:
             with contextlib.suppress(Exception):
                 self._count(_of_py_dataset(x, shuffle)).iterations += 1
             original(adapter, x, *args, **kwargs)
+            with contextlib.suppress(Exception):
+                self.workers.takes(adapter, x, patches)
 
         patches.replace(owner, "__init__", init)
 

@@ -21,7 +21,7 @@ from nbprof.capture.clock import StepClock, set_current
 from nbprof.capture.detect import choose
 from nbprof.capture.enough import trains
 from nbprof.capture.imports import ImportWatch
-from nbprof.capture.loaders import PY_DATASETS
+from nbprof.capture.loader_workers.entry import PY_DATASETS
 from nbprof.capture.options import BACKENDS, PYTHON, Options
 from nbprof.capture.patches import Patches
 from nbprof.capture.python import PythonBackend

@@ -67,6 +67,11 @@ class LoaderUse:
     rest_cpu_s: float = 0.0
 
     @property
+    def loads_ahead(self) -> bool:
+        """True of a dataset of Keras that threads or processes load."""
+        return bool(self.workers) and (bool(self.processes) or (self.workers or 0) > 1)
+
+    @property
     def wait_cores(self) -> float | None:
         """Cores that the process used while the loop waited; None if unknown."""
         return self.wait_cpu_s / self.wait_s if self.wait_s > 0 else None

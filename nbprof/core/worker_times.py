@@ -21,21 +21,23 @@ IN_PROCESS = -1
 """In place of the number of a worker: the process of the loop, which makes the batches of a loader
 without workers.
 """
+TF_DATA = "tf.data"
+"""In place of the dataset of a loader: the functions that tf.data calls."""
 _MOST_LINES = 10 * MOST_ROWS
 """Lines that are kept while reports are merged."""
 
 
 class WorkerTotals(NamedTuple):
-    """One worker of a loader: all its processes together.
+    """One worker of a loader, a process or a thread: all its processes together.
 
     Attributes
     ----------
     loader, worker : int
         Index of the loader, and the number of the worker in it, or `IN_PROCESS`.
     processes : int
-        How many processes were started for it, one after another.
+        How many processes were started for it, one after another; 0 of a thread of this process.
     items, batches : int
-        What it made.
+        What it made; batches without items are of an unknown number of items.
     busy_ns, cpu_ns, delayed_ns : int
         Time in which it made batches, CPU time of its main thread meanwhile, and time in which it
         was ready to run without a core.
@@ -234,8 +236,10 @@ class Merge:
             self._add(report)
 
     def _add(self, report: Mapping[str, Any]) -> None:
-        loader, worker = int(report["loader"]), int(report["worker"])
-        _add_worker(self._workers, (loader, worker), report)
+        loader = int(report["loader"])
+        # No worker runs the functions of tf.data.
+        if "worker" in report:
+            self._add_batches(loader, int(report["worker"]), report)
         for stage in report["stages"]:
             key = (loader, *(stage[name] for name in StageTotals._fields[1:6]))
             sums = self._stages.setdefault(key, [0, 0, 0, 0])
@@ -246,6 +250,10 @@ class Merge:
             key = ((loader, *stage), function, file, line)
             if key in self._lines or len(self._lines) < _MOST_LINES:
                 self._lines[key] = self._lines.get(key, 0) + count
+
+    def _add_batches(self, loader: int, worker: int, report: Mapping[str, Any]) -> None:
+        """The batches of a worker."""
+        _add_worker(self._workers, (loader, worker), report)
         histogram = self._histograms.setdefault(loader, {})
         for bucket, count in report["histogram"].items():
             histogram[bucket] = histogram.get(bucket, 0) + count
@@ -272,7 +280,7 @@ class Merge:
             `loops`, `waits` and `iterations`: rows of `LoopTotals`, `BatchWait` and `Iteration`,
             the last without `ready_ns`, or empty.
         """
-        if not self._workers and not any(loop.values()):
+        if not self._workers and not self._stages and not any(loop.values()):
             return {}
         number = {key: index for index, key in enumerate(self._stages)}
         in_stages = [
@@ -328,7 +336,7 @@ def _add_worker(
     for name in _SUMS:
         sums[name] = sums.get(name, 0) + values[name]
     sums["memory_bytes"] = max(sums.get("memory_bytes", 0), values["memory_bytes"])
-    sums["processes"] = sums.get("processes", 0) + 1
+    sums["processes"] = sums.get("processes", 0) + int(report.get("processes", 1))
 
 
 def unpacked(values: object) -> WorkerTimes:

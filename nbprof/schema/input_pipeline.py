@@ -6,7 +6,7 @@ from nbprof.schema.columns import Col, count, ms, percent, size, text, us
 
 _HOST = text("host", "Host", "Machine that recorded the row.")
 
-_LOADER = text("loader", "Loader", "Class of the dataset that the loader reads.")
+_LOADER = text("loader", "Loader", "Class of the dataset that the loader reads, or tf.data.")
 
 SCHEMA: dict[str, list[Col]] = {
     "input_pipeline.frame": [
@@ -55,10 +55,15 @@ SCHEMA: dict[str, list[Col]] = {
         text(
             "worker",
             "Worker",
-            "Number of the worker in its loader, from 0; main process: the loop makes the batches"
-            " itself, with num_workers=0.",
+            "Number of the worker in its loader, from 0; of threads of the process, with thread"
+            " before it; main process: the loop makes the batches itself, with num_workers=0.",
         ),
-        count("items", "Items", "Items that it made while the recording ran."),
+        count(
+            "items",
+            "Items",
+            "Items that it made while the recording ran; missing where a batch is made as a whole.",
+            "Int64",
+        ),
         count("batches", "Batches", "Batches that it made."),
         ms("busy_ms", "Busy ms", "Time in which it made batches: items and collation."),
         percent("busy_percent", "Busy %", "Busy time, as a share of busy and waiting time."),
@@ -94,14 +99,29 @@ SCHEMA: dict[str, list[Col]] = {
     ],
     "input_pipeline.transforms": [
         _LOADER,
-        text("kind", "Kind", "dataset, transform or collate."),
+        text(
+            "kind",
+            "Kind",
+            "dataset, transform or collate; function or generator: Python that tf.data calls.",
+        ),
         text("stage", "Stage", "Class or function that takes part in making an item.", "code"),
         text("where", "Where", "File and line at which its code begins.", "code"),
-        count("calls", "Calls", "Calls that were timed, in all workers or in the main process."),
+        count(
+            "calls",
+            "Calls",
+            "Calls that were timed, in all workers or in the main process; of tf.data, all calls.",
+        ),
+        ms(
+            "per_call_ms",
+            "ms / call",
+            "Time in it per call, without that of the other stages that it calls.",
+            3,
+        ),
         ms(
             "per_item_ms",
             "ms / item",
-            "Time in it per item, without that of the other stages that it calls.",
+            "Time in it per item, without that of the other stages that it calls; missing where the"
+            " number of items is unknown.",
             3,
         ),
         percent("percent", "% of work", "Share of the time in which batches were made."),

@@ -365,7 +365,7 @@ class Traces(Images):
                 wrapped,
                 hasattr(vars(Crop)["__call__"], "__wrapped__"),
                 hasattr(self.transform.transforms[2], "__wrapped__"),
-                hasattr(multiprocessing.queues._ForkingPickler, "_queue"),
+                hasattr(multiprocessing.queues._ForkingPickler, "_sends"),
                 "loader_workers" in create.__code__.co_filename,
             ]
         )

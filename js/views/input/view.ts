@@ -219,13 +219,14 @@ function workers(el: HTMLElement, context: ViewContext): void {
   if (transforms)
     draw(
       transforms,
-      "Items of the DataLoader",
+      "Stages of the loader",
       "time where batches are made, without that of the stages that a stage calls",
       [
         { key: "loader", narrow: true },
         { key: "stage", grow: true, width: 110 },
         { key: "where", narrow: true },
-        "per_item_ms",
+        "per_call_ms",
+        { key: "per_item_ms", narrow: true },
         "percent",
         { key: "calls", narrow: true },
         { key: "longest_ms", narrow: true },
@@ -233,7 +234,7 @@ function workers(el: HTMLElement, context: ViewContext): void {
       ],
     );
   if (each)
-    draw(each, "Workers of the DataLoader", "busy = making batches; otherwise nothing is asked of it", [
+    draw(each, "Workers of the loader", "busy = making batches; otherwise nothing is asked of it", [
       { key: "loader", grow: true, width: 90 },
       "worker",
       "batches",

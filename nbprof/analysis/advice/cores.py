@@ -16,6 +16,7 @@ import pandas as pd
 
 from nbprof.activity.unit import MARKED, Unit
 from nbprof.analysis import contention
+from nbprof.analysis.advice.keras_code import IN_KERAS, TITLES
 from nbprof.analysis.input.input_pipeline import READING
 from nbprof.analysis.rule import ABOUT, UP_TO
 from nbprof.core.loader_uses import DATA_LOADER, ITERABLE, PY_DATASET, TF_DATA, LoaderUse
@@ -35,8 +36,11 @@ _ALMOST = 0.25
 IN_PROCESS, WORKERS, NONE = "loader_in_process", "loader_workers", "loader_none"
 CONCURRENT = (NONE, "input_ahead", "input_outside_tf_data", "map_serial", "prefetch_missing")
 """Rules that let something run during the steps that did not."""
-_RULES_ON_INPUT = ("input_ahead", "input_outside_tf_data", "input_bottleneck")
+RULES_ON_INPUT = ("input_ahead", "input_outside_tf_data", "input_bottleneck")
 """Rules of TensorFlow and JAX on input, which may come from a loader of PyTorch or Keras."""
+_OTHERS = (DATA_LOADER, PY_DATASET)
+FROM_LOADER = "The batches come from the"
+"""Begins the sentence on the loader, in findings of these rules."""
 _GENERATOR = "**Generator**"
 _PARALLEL = "num_parallel_calls"
 
@@ -266,16 +270,28 @@ def _fit(row: dict[str, Any], uses: list[LoaderUse], step: Step) -> dict[str, An
         # Copies from pageable memory do not come from loaders that pin it.
         return None if loaders and all(use.pin_memory for use in loaders) else row
     loader = _loader(rule, uses)
-    is_foreign = loader is not None and loader.kind in (DATA_LOADER, PY_DATASET)
-    if loader is not None and is_foreign and _is_on_foreign_input(row):
+    of_keras = _dataset_of_keras(uses, step)
+    if of_keras is not None and rule == "prefetch_missing":
+        # The pipeline is Keras's own: the dataset loads ahead, or it can.
+        return None
+    if of_keras is not None and rule == "input_ahead":
+        row = _read_ahead(row, of_keras)
+    elif loader is not None and loader.kind in _OTHERS and _is_on_foreign_input(row):
         # The framework's profiler does not record whose batches these are.
         rule, title = IN_PROCESS, "Load batches in worker processes"
         if loader.workers and loader.kind == DATA_LOADER:
             rule, title = WORKERS, "Give the DataLoader more workers"
+        elif loader.workers and loader.processes:
+            rule, title = WORKERS, TITLES[WORKERS]
         evidence = _name_loader(str(row["evidence"]), loader)
         row = {**row, "title": title, "evidence": evidence}
     if rule == IN_PROCESS:
-        return _in_process(row, loader, _loader_in_code(uses, loader, step), step)
+        in_code = of_keras or loader
+        if in_code is not None and in_code.kind == PY_DATASET and in_code.loads_ahead:
+            row = _loads_ahead(row, in_code)
+            if in_code.processes:
+                return _with_workers(row, in_code, step)
+        return _in_process(row, loader, in_code, step)
     if rule == WORKERS:
         return _with_workers(row, loader, step)
     parallel = rule == "input_bottleneck" and _PARALLEL in str(row["fix"])
@@ -284,22 +300,46 @@ def _fit(row: dict[str, Any], uses: list[LoaderUse], step: Step) -> dict[str, An
     return row
 
 
+def _dataset_of_keras(uses: list[LoaderUse], step: Step) -> LoaderUse | None:
+    """The loader in the code of a user of Keras, which makes others around it."""
+    if not step.times.keras:
+        return None
+    return next((use for use in uses if use.kind == PY_DATASET), None)
+
+
+def _read_ahead(row: dict[str, Any], dataset: LoaderUse) -> dict[str, Any]:
+    """A finding on batches of a dataset of Keras in a program of JAX, whose processes may hang when
+    they are forked.
+    """
+    threads = max(2 * (dataset.workers or 1), 4)
+    title = "Load batches in threads that read ahead"
+    if dataset.loads_ahead:
+        title = "Make batches cheaper, or give the data set more workers"
+    present = f"workers={dataset.workers}" if dataset.workers is not None else ""
+    after = f"workers={threads}"
+    if dataset.processes:
+        present, after = (f"{each}, use_multiprocessing=True" for each in (present, after))
+    fix = f"-model.fit(Batches({present}))\n+model.fit(Batches({after}))"
+    evidence = _name_loader(str(row["evidence"]), dataset)
+    return {**row, "title": title, "fix": fix, "evidence": evidence}
+
+
+def _loads_ahead(row: dict[str, Any], dataset: LoaderUse) -> dict[str, Any]:
+    """A finding on batches that Keras takes from the workers of a dataset."""
+    workers = wording.plural(dataset.workers or 0, "worker" if dataset.processes else "thread")
+    text = str(row["evidence"]).replace(
+        IN_KERAS,
+        f"is waited for the **{workers}** of the PyDataset **{dataset.dataset}**.",
+    )
+    title = TITLES[WORKERS] if dataset.processes else row["title"]
+    return {**row, "evidence": text, "title": title}
+
+
 def _is_on_foreign_input(row: dict[str, Any]) -> bool:
     """True if a finding of TensorFlow or JAX is on batches that may come from another loader."""
     if row["rule"] == "input_bottleneck":
         return _GENERATOR in str(row["evidence"])
-    return row["rule"] in _RULES_ON_INPUT
-
-
-def _loader_in_code(
-    uses: list[LoaderUse], loader: LoaderUse | None, step: Step
-) -> LoaderUse | None:
-    """The loader in the user's code: Keras makes a loader of PyTorch around a dataset."""
-    if step.times.keras:
-        for use in uses:
-            if use.kind == PY_DATASET:
-                return use
-    return loader
+    return row["rule"] in RULES_ON_INPUT
 
 
 def _name_loader(text: str, loader: LoaderUse) -> str:
@@ -316,7 +356,8 @@ def _name_loader(text: str, loader: LoaderUse) -> str:
             text = f"{head.removesuffix('.')}."
             break
     dataset = f" of **{loader.dataset}**" if loader.dataset else ""
-    return f"{text} The batches come from the {loader.kind.rpartition('.')[2]}{dataset}."
+    workers = ", whose workers cannot keep up" if loader.workers and loader.processes else ""
+    return f"{text} {FROM_LOADER} {loader.kind.rpartition('.')[2]}{dataset}{workers}."
 
 
 def _loader(rule: str, uses: list[LoaderUse]) -> LoaderUse | None:
@@ -329,7 +370,7 @@ def _loader(rule: str, uses: list[LoaderUse]) -> LoaderUse | None:
         elif rule == NONE:
             fits = use.kind == ITERABLE
         else:
-            fits = use.kind == TF_DATA or rule in _RULES_ON_INPUT
+            fits = use.kind == TF_DATA or rule in RULES_ON_INPUT
         if fits:
             return use
     return None
@@ -397,7 +438,7 @@ def _with_workers(row: dict[str, Any], loader: LoaderUse | None, step: Step) -> 
             f"{row['evidence']} They and the training process kept {busy}"
             f" busy{other_processes}: more workers would have no free core."
         )
-        return _cheaper(row, text, _TITLE, step)
+        return _cheaper(row, text, _TITLE, step, keras=times.keras)
     free = machine.available - max(machine.own_cores - idle, 0.0)
     text = (
         f"{row['evidence']} About **{free:.1f}** of the **{machine.cores:.0f}** cores were free:"

@@ -43,6 +43,7 @@ from nbprof.frameworks.register import JAX, PYTORCH
 from nbprof.hlo.hlo import Program
 
 if TYPE_CHECKING:
+    from nbprof.analysis.advice.workers import PythonOfInput
     from nbprof.analysis.cpu import CpuSplit
     from nbprof.analysis.input.loops import LoopWaits
     from nbprof.analysis.pools import PoolWait
@@ -415,6 +416,8 @@ class Evidence:
 
     loop: Piece[LoopWaits | None] = Piece(None, None)
     """What the loop over a DataLoader with workers waits for, other than more of them."""
+    python_of_input: Piece[Mapping[str, PythonOfInput]] = Piece(None, {})
+    """What tf.data calls in Python, by kind."""
     first_calls: Piece[Mapping[tuple[str, str], float]] = Piece(lambda s: first_calls(s.calls), {})
     """Duration of the first call of each tf.data pipeline in ms, by host and pipeline."""
     iterators: Piece[Mapping[int, Mapping[str, object]]] = Piece(

@@ -62,6 +62,20 @@ _ARRAYS = Threshold(
     copies=0.5,
 )
 
+_CALL_FUNCTIONS = (
+    "Map",
+    "ParallelMap",
+    "MapAndBatch",
+    "Interleave",
+    "ParallelInterleave",
+    "Filter",
+)
+"""Iterators that call a function of the user's."""
+_PYTHON_PART, _MOST_PYTHON = 0.3, 0.7
+"""Python is named where it takes this part of the iterator's time, and limits what runs at a time
+from the second one on.
+"""
+
 _WORKERS = (
     "+loader = DataLoader(dataset, batch_size=n, num_workers=1,  # more where more cores are free\n"
     "+                    pin_memory=True, persistent_workers=True)"
@@ -452,19 +466,56 @@ def _mapped_at_a_time(facts: Facts, iterator: pd.Series) -> int | None:
     return None
 
 
+class _Python(NamedTuple):
+    """The Python that the function of an iterator calls: a sentence on it, and whether it takes
+    most of the time of the iterator.
+    """
+
+    text: str = ""
+    dominates: bool = False
+
+
+def _python_of(facts: Facts, iterator: pd.Series) -> _Python:
+    """The Python that the bottleneck calls, if it takes a good part of its time."""
+    kind = tf_data.base(str(iterator["long_name"]))
+    name = "generator" if kind in ("Generator", "FlatMap") else "function"
+    if name == "function" and kind not in _CALL_FUNCTIONS:
+        return _Python()
+    python = facts.evidence.python_of_input.get(name)
+    work = float(iterator["self_ms"])
+    # One of another pipeline may take as long: it is named only where it explains the time.
+    if python is None or python.total_ms < _PYTHON_PART * work:
+        return _Python()
+    dominates = python.total_ms >= _MOST_PYTHON * work
+    if name == "generator":
+        text = f" The generator is {python.text}, **{wording.millis(python.call_ms)}** per element"
+        return _Python(f"{text}{python.line}.", dominates)
+    text = (
+        f" It calls Python, under the GIL: {python.text}, **{wording.millis(python.call_ms)}** per"
+        f" call{python.line}."
+    )
+    if dominates:
+        text += (
+            " Several threads run it at a time only while it waits, or computes in code that"
+            " releases the GIL, as much of NumPy does."
+        )
+    return _Python(text, dominates)
+
+
 def _map_serial(facts: Facts, limit: Threshold) -> Found | None:
     bottleneck = facts.once(_bottleneck)
     if bottleneck is None or not bottleneck.serial:
         return None
+    python = _python_of(facts, bottleneck.iterator)
     # Branches of a parallel interleave run at once.
     each = ""
     if _PARALLEL_BRANCH.search(str(bottleneck.iterator["long_name"])):
         each = " in each branch of the interleave"
     text = (
         f"{_takes(bottleneck)}, on **1 thread**{each}. {facts.unit.the.capitalize()} waits"
-        f" **{wording.millis(facts.mean['input'])}** for it."
+        f" **{wording.millis(facts.mean['input'])}** for it.{python.text}"
     )
-    return _wait_for_input(facts, limit, text)
+    return _wait_for_input(facts, limit, text, gain_is=UP_TO if python.dominates else "")
 
 
 def _input_bottleneck(facts: Facts, limit: Threshold) -> Found | None:
@@ -489,7 +540,8 @@ def _input_bottleneck(facts: Facts, limit: Threshold) -> Found | None:
     kind = _kind(iterator)
     # A Prefetch is slow because its buffer was empty.
     title = f"Speed up the input of {kind}" if kind == "Prefetch" else f"Speed up {kind}"
-    return _wait_for_input(facts, limit, f"{_takes(bottleneck)}. {text}", fix=fix, title=title)
+    text = f"{_takes(bottleneck)}. {text}{_python_of(facts, iterator).text}"
+    return _wait_for_input(facts, limit, text, fix=fix, title=title)
 
 
 def _prefetch_missing(facts: Facts, limit: Threshold) -> Found | None:

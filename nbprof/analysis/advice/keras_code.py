@@ -34,7 +34,7 @@ _IN_LOADER = (
     "is spent in the DataLoader, which loads in the training process: with **num_workers=0**"
     " nothing is loaded ahead."
 )
-_IN_KERAS = (
+IN_KERAS = (
     "passes while Keras makes the batch in the training process, and nothing is loaded ahead."
 )
 """The DataLoader is one that Keras makes around what it is given."""
@@ -80,7 +80,7 @@ def in_keras(findings: pd.DataFrame) -> pd.DataFrame:
     rules = result.loc[rows, "rule"]
     result.loc[rows, "fix"] = rules.map(_FIXES)
     result.loc[rows, "evidence"] = result.loc[rows, "evidence"].str.replace(
-        _IN_LOADER, _IN_KERAS, regex=False
+        _IN_LOADER, IN_KERAS, regex=False
     )
     result.loc[rows, "title"] = rules.map(TITLES).fillna(result.loc[rows, "title"])
     return result

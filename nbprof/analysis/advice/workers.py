@@ -1,4 +1,4 @@
-"""Causes of a wait for the batches of a DataLoader, from times measured where they are made."""
+"""Causes of a wait for the batches of a loader, from times measured where they are made."""
 
 from __future__ import annotations
 
@@ -8,18 +8,29 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from nbprof.activity.unit import Unit
-from nbprof.analysis.advice.cores import IN_PROCESS, WORKERS, Times
+from nbprof.analysis.advice.cores import (
+    FROM_LOADER,
+    IN_PROCESS,
+    RULES_ON_INPUT,
+    WORKERS,
+    Times,
+)
 from nbprof.analysis.input.workers import (
     DATASET,
+    FUNCTION,
+    GENERATOR,
     TRANSFORM,
     Heaviest,
     Service,
+    called_by_tf_data,
     heaviest,
+    lines_inside,
     location,
     made_in_process,
     service,
 )
-from nbprof.core.worker_times import WorkerTimes
+from nbprof.core.worker_times import IN_PROCESS as HERE
+from nbprof.core.worker_times import StageTotals, WorkerTimes
 from nbprof.display import wording
 
 SHARE = 0.3
@@ -36,11 +47,18 @@ class Workers:
     cells : mapping
         Execution counts by the stem of a cell's file.
     batches_per_step : float
+    py_datasets : frozenset of str
+        Names of the classes of datasets that the program gave to Keras.
     """
 
     times: WorkerTimes = field(default_factory=WorkerTimes)
     cells: Mapping[str, int] = field(default_factory=dict)
     batches_per_step: float = 1.0
+    py_datasets: frozenset[str] = frozenset()
+
+    def is_py_dataset(self, loader: int) -> bool:
+        """True if the loader with this index is a PyDataset of Keras."""
+        return self.times.loaders[loader].dataset in self.py_datasets
 
 
 def keep_up(workers: Workers, times: Times) -> int | None:
@@ -56,20 +74,53 @@ def keep_up(workers: Workers, times: Times) -> int | None:
 
 def explained(findings: pd.DataFrame, workers: Workers, times: Times, unit: Unit) -> pd.DataFrame:
     """The findings, with what makes the batches does in the one on it."""
-    return _with_items(_with_workers(findings, workers, times, unit), workers)
-
-
-def _with_items(findings: pd.DataFrame, workers: Workers) -> pd.DataFrame:
-    """The findings, with what the training process does in the one on batches that it makes."""
-    rows, loader = findings["rule"] == IN_PROCESS, made_in_process(workers.times)
-    if loader is None or not rows.any():
+    speed = service(workers.times)
+    if speed is not None:
+        rows = findings["rule"] == WORKERS
+        if workers.is_py_dataset(speed.loader) and _explains(workers, speed.loader, times):
+            rows |= _on_py_dataset(findings, times)
+        findings = _with_workers(findings, rows, workers, speed, times, unit)
+    loader = made_in_process(workers.times)
+    if loader is None or (speed is not None and speed.loader == loader):
         return findings
+    rows = findings["rule"] == IN_PROCESS
+    if workers.is_py_dataset(loader):
+        if not _explains(workers, loader, times):
+            return findings
+        rows |= _on_py_dataset(findings, times)
+    return _with_items(findings, rows, workers, loader)
+
+
+def _explains(workers: Workers, loader: int, times: Times) -> bool:
+    """True if making the batches takes a good part of the wait for them."""
+    rows = [row for row in workers.times.workers if row.loader == loader and row.batches]
+    # Keras takes the shapes of batches from some that it makes itself.
+    rows = [row for row in rows if row.worker != HERE] or rows
+    batches = sum(row.batches for row in rows)
+    batch_ms = sum(row.busy_ns for row in rows) / 1e6 / max(batches, 1) / max(len(rows), 1)
+    return batch_ms * workers.batches_per_step >= SHARE * times.wait
+
+
+def _on_py_dataset(findings: pd.DataFrame, times: Times) -> pd.Series:
+    """Rows of findings on the batches of a PyDataset, if the program has one."""
+    rules, of_loader = (
+        findings["rule"],
+        findings["evidence"].astype(str).str.contains(f"{FROM_LOADER} PyDataset", regex=False),
+    )
+    rows = rules.isin(RULES_ON_INPUT) & of_loader
+    return rows | (rules == IN_PROCESS) if times.keras else rows
+
+
+def _with_items(
+    findings: pd.DataFrame, rows: pd.Series, workers: Workers, loader: int
+) -> pd.DataFrame:
+    """The findings, with what the training process does in those on batches that it makes."""
     heavy = heaviest(workers.times, loader)
-    if heavy is None or heavy.share < SHARE:
+    if not rows.any() or heavy is None or heavy.share < SHARE:
         return findings
     text = (
         f" **{100 * heavy.share:.0f}%** of the time of batches is {_subject(heavy, workers)},"
-        f" **{wording.millis(heavy.item_ms)}** per item."
+        f" **{wording.millis(heavy.ms)}** per {heavy.per}{_line(heavy.stage, workers)}."
     )
     return _with_text(findings, rows, text)
 
@@ -81,12 +132,15 @@ def _with_text(findings: pd.DataFrame, rows: pd.Series, text: str) -> pd.DataFra
 
 
 def _with_workers(
-    findings: pd.DataFrame, workers: Workers, times: Times, unit: Unit
+    findings: pd.DataFrame,
+    rows: pd.Series,
+    workers: Workers,
+    speed: Service,
+    times: Times,
+    unit: Unit,
 ) -> pd.DataFrame:
-    """The findings, with what the workers do in the one on them."""
-    speed = service(workers.times)
-    rows = findings["rule"] == WORKERS
-    if speed is None or not rows.any():
+    """The findings, with what the workers do in those on them."""
+    if not rows.any():
         return findings
     sentences = [_heaviest(workers, speed), _keeping_up(workers, speed, times, unit)]
     text = "".join(f" {sentence}" for sentence in sentences if sentence)
@@ -99,8 +153,51 @@ def _heaviest(workers: Workers, speed: Service) -> str:
         return ""
     return (
         f"Workers spend **{100 * heavy.share:.0f}%** of their time in {_subject(heavy, workers)},"
-        f" **{wording.millis(heavy.item_ms)}** per item."
+        f" **{wording.millis(heavy.ms)}** per {heavy.per}{_line(heavy.stage, workers)}."
     )
+
+
+@dataclass(frozen=True)
+class PythonOfInput:
+    """The Python function, or the generator, that tf.data calls for nearly all the time of such.
+
+    Attributes
+    ----------
+    text : str
+        Its name and place.
+    line : str
+        The line with most of its samples; empty if unknown.
+    call_ms, total_ms : float
+        Time of a call, and of all of the recording.
+    """
+
+    text: str
+    line: str
+    call_ms: float
+    total_ms: float
+
+
+def python_of_input(workers: Workers) -> dict[str, PythonOfInput]:
+    """The Python that tf.data calls, by kind: `FUNCTION` and `GENERATOR`."""
+    by_kind = {}
+    for kind in (FUNCTION, GENERATOR):
+        stage = called_by_tf_data(workers.times, kind)
+        if stage is not None:
+            code = location(stage.file, stage.line, workers.cells, short=True)
+            text = f"**{stage.name}** ({code})" if code else f"**{stage.name}**"
+            total_ms = stage.self_ns / 1e6
+            line = _line(stage, workers)
+            by_kind[kind] = PythonOfInput(text, line, total_ms / stage.calls, total_ms)
+    return by_kind
+
+
+def _line(stage: StageTotals, workers: Workers) -> str:
+    """The line with most samples of a stage."""
+    sampled = lines_inside(workers.times).get(workers.times.stages.index(stage))
+    if sampled is None:
+        return ""
+    code = location(sampled.file, sampled.line, workers.cells, short=True)
+    return f", most of it in {sampled.function} ({code})" if code else ""
 
 
 def _subject(heavy: Heaviest, workers: Workers) -> str:

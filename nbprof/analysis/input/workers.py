@@ -24,7 +24,8 @@ _NEARLY_ALL = 0.8
 _SAMPLES = 4
 """A stage with fewer samples has no line."""
 DATASET, TRANSFORM, COLLATE = "dataset", "transform", "collate"
-"""Kinds of stages."""
+FUNCTION, GENERATOR = "function", "generator"
+"""Kinds of stages; the last two are what tf.data calls in Python."""
 SLOW, OF_SLOWEST, SLOW_PART, SLOW_SHARE = 5, 0.25, 0.1, 0.2
 """Items are slow from this multiple of the median and this part of the slowest on, if at most that
 part of the items is, and takes at least this share of the time more than the others do."""
@@ -34,7 +35,7 @@ def workers(times: WorkerTimes) -> pd.DataFrame:
     """One row per worker of a loader: `p.input_pipeline.workers`."""
     rows = times.workers
     busy, waiting = _column(rows, "busy_ns"), _column(rows, "waiting_ns")
-    batches = _column(rows, "batches")
+    batches, items = _column(rows, "batches"), _column(rows, "items")
     memory = _column(rows, "memory_bytes")
     total = busy + waiting
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -43,8 +44,9 @@ def workers(times: WorkerTimes) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "loader": pd.Series([times.loaders[row.loader].dataset for row in rows], dtype=object),
-            "worker": pd.Series([_name(row.worker) for row in rows], dtype=object),
-            "items": _column(rows, "items"),
+            "worker": pd.Series([_name(row) for row in rows], dtype=object),
+            # A PyDataset makes batches, of an unknown number of items.
+            "items": pd.Series(items, dtype="Int64").mask((items == 0) & (batches > 0)),
             "batches": batches,
             "busy_ms": busy / _MS,
             "busy_percent": busy_percent,
@@ -61,8 +63,15 @@ def workers(times: WorkerTimes) -> pd.DataFrame:
     )
 
 
-def _name(worker: int) -> str:
-    return _MAIN if worker == IN_PROCESS else str(worker)
+def _name(row: WorkerTotals) -> str:
+    if row.worker == IN_PROCESS:
+        return _MAIN
+    return f"thread {row.worker}" if _is_here(row) else str(row.worker)
+
+
+def _is_here(row: WorkerTotals) -> bool:
+    """True if the process of the loop made the batches, itself or in threads."""
+    return row.worker == IN_PROCESS or not row.processes
 
 
 def transforms(times: WorkerTimes, cells: Mapping[str, int]) -> pd.DataFrame:
@@ -95,10 +104,11 @@ def flow(times: WorkerTimes, loader: int, cells: Mapping[str, int]) -> pd.DataFr
 def _stages(times: WorkerTimes, cells: Mapping[str, int]) -> pd.DataFrame:
     """The rows of `transforms` in the order of `times.stages`."""
     totals = [_timed(times, loader) for loader in range(len(times.loaders))]
-    lines = line_inside(times, cells)
+    lines = lines_inside(times)
     rows = []
     for index, stage in enumerate(times.stages):
-        items, busy_ns = totals[stage.loader]
+        timed = totals[stage.loader]
+        items, busy_ns = timed.items, timed.busy_ns
         rows.append(
             (
                 times.loaders[stage.loader].dataset,
@@ -106,10 +116,11 @@ def _stages(times: WorkerTimes, cells: Mapping[str, int]) -> pd.DataFrame:
                 stage.name,
                 location(stage.file, stage.line, cells),
                 stage.calls,
+                stage.self_ns / stage.calls / _MS if stage.calls else np.nan,
                 stage.self_ns / items / _MS if items else np.nan,
                 100 * stage.self_ns / busy_ns if busy_ns else np.nan,
                 stage.longest_ns / _MS,
-                lines.get(index, ""),
+                _line_text(lines.get(index), cells),
             )
         )
     names = (
@@ -118,13 +129,15 @@ def _stages(times: WorkerTimes, cells: Mapping[str, int]) -> pd.DataFrame:
         "stage",
         "where",
         "calls",
+        "per_call_ms",
         "per_item_ms",
         "percent",
         "longest_ms",
         "inside",
     )
     frame = pd.DataFrame(rows, columns=list(names))
-    kinds = dict.fromkeys(("per_item_ms", "percent", "longest_ms"), "float64")
+    floats = ("per_call_ms", "per_item_ms", "percent", "longest_ms")
+    kinds = dict.fromkeys(floats, "float64")
     texts = dict.fromkeys(("loader", "kind", "stage", "where", "inside"), object)
     return frame.astype({**texts, **kinds, "calls": "int64"})
 
@@ -170,14 +183,17 @@ class Service:
 
 
 def service(times: WorkerTimes) -> Service | None:
-    """The loader whose workers were busiest; None without workers that made a batch."""
+    """The loader whose workers were busiest; None without workers that made a batch.
+
+    Threads are none: how many would keep up depends on how long each has the GIL.
+    """
     busiest = None
     longest = 0
     for loader in range(len(times.loaders)):
         rows = [
             row
             for row in times.workers
-            if row.loader == loader and row.batches and row.worker != IN_PROCESS
+            if row.loader == loader and row.batches and not _is_here(row)
         ]
         # A worker can only be late for a core while it makes a batch.
         busy = sum(max(row.busy_ns - row.delayed_ns, row.cpu_ns) for row in rows)
@@ -190,12 +206,12 @@ def service(times: WorkerTimes) -> Service | None:
 
 
 def made_in_process(times: WorkerTimes) -> int | None:
-    """The loader whose batches the loop makes itself, of those that do so for most of the time;
-    None if there is none, or none has nearly all of that time.
+    """The loader whose batches the process of the loop makes, of those that do so for most of the
+    time; None if there is none, or none has nearly all of that time.
     """
     busy: dict[int, int] = {}
     for row in times.workers:
-        if row.worker == IN_PROCESS and row.batches:
+        if _is_here(row) and row.batches:
             busy[row.loader] = busy.get(row.loader, 0) + row.busy_ns
     if not busy:
         return None
@@ -203,27 +219,46 @@ def made_in_process(times: WorkerTimes) -> int | None:
     return loader if busy[loader] >= _NEARLY_ALL * sum(busy.values()) else None
 
 
-def _timed(times: WorkerTimes, loader: int) -> tuple[int, int]:
-    rows: list[WorkerTotals] = [row for row in times.workers if row.loader == loader]
-    return sum(row.timed_items for row in rows), sum(row.timed_busy_ns for row in rows)
+class _Timed(NamedTuple):
+    """Items of the batches in which all calls were timed, these batches if they are of an unknown
+    number of items (else 0), and the time of them.
+    """
+
+    items: int
+    batches: int
+    busy_ns: int
+
+
+def _timed(times: WorkerTimes, loader: int) -> _Timed:
+    rows = [row for row in times.workers if row.loader == loader]
+    items, batches = sum(row.timed_items for row in rows), 0
+    if not items:
+        stages = [each for each in times.stages if each.loader == loader]
+        batches = sum(each.calls for each in stages if each.kind == DATASET)
+    return _Timed(items, batches, sum(row.timed_busy_ns for row in rows))
 
 
 class Heaviest(NamedTuple):
-    """A stage, its share of the workers' time (0 to 1) and its ms per item."""
+    """A stage, its share of the workers' time (0 to 1), its ms per item or batch, and which of the
+    two that is.
+    """
 
     stage: StageTotals
     share: float
-    item_ms: float
+    ms: float
+    per: str
 
 
 def heaviest(times: WorkerTimes, loader: int) -> Heaviest | None:
     """The stage of a loader with the most time; None if none was timed."""
     stages = [stage for stage in times.stages if stage.loader == loader]
-    items, busy_ns = _timed(times, loader)
-    if not stages or not items or not busy_ns:
+    timed = _timed(times, loader)
+    count = timed.items or timed.batches
+    if not stages or not count or not timed.busy_ns:
         return None
     stage = max(stages, key=lambda each: each.self_ns)
-    return Heaviest(stage, stage.self_ns / busy_ns, stage.self_ns / items / _MS)
+    share = stage.self_ns / timed.busy_ns
+    return Heaviest(stage, share, stage.self_ns / count / _MS, "item" if timed.items else "batch")
 
 
 class SlowItems(NamedTuple):
@@ -287,19 +322,52 @@ def slow_items(times: WorkerTimes, loader: int) -> SlowItems | None:
 def line_inside(
     times: WorkerTimes, cells: Mapping[str, int], *, short: bool = False
 ) -> dict[int, str]:
-    """By stage, the line of its samples' majority, with its share."""
+    """The lines of `lines_inside` as texts."""
+    lines = lines_inside(times)
+    return {index: _line_text(line, cells, short=short) for index, line in lines.items()}
+
+
+def called_by_tf_data(times: WorkerTimes, kind: str) -> StageTotals | None:
+    """The function of this kind that tf.data calls for nearly all the time of such functions; None
+    if there is none.
+    """
+    stages = [stage for stage in times.stages if stage.kind == kind and stage.calls]
+    stage = max(stages, key=lambda each: each.self_ns, default=None)
+    if stage is None or stage.self_ns < _NEARLY_ALL * sum(each.self_ns for each in stages):
+        return None
+    return stage
+
+
+class Inside(NamedTuple):
+    """The line with most samples of a stage: its function, file and number, and its share of them
+    (0 to 1).
+    """
+
+    function: str
+    file: str
+    line: int
+    share: float
+
+
+def lines_inside(times: WorkerTimes) -> dict[int, Inside]:
+    """By index of a stage, the line with the majority of its samples."""
     samples: dict[int, int] = {}
     for row in times.lines:
         samples[row.stage] = samples.get(row.stage, 0) + row.samples
-    named: dict[int, str] = {}
+    named: dict[int, Inside] = {}
     for row in times.lines:
         total = samples[row.stage]
         if row.stage in named or total < _SAMPLES or row.samples < _LINES * total:
             continue
-        share = round(100 * row.samples / total)
-        place = location(row.file, row.line, cells, short=short)
-        named[row.stage] = f"{row.function} ({place}): {share}%"
+        named[row.stage] = Inside(row.function, row.file, row.line, row.samples / total)
     return named
+
+
+def _line_text(line: Inside | None, cells: Mapping[str, int], *, short: bool = False) -> str:
+    if line is None:
+        return ""
+    code = location(line.file, line.line, cells, short=short)
+    return f"{line.function} ({code}): {round(100 * line.share)}%"
 
 
 def _column(

@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from nbprof.capture.loader_workers.chain import Chain
 from nbprof.capture.loader_workers.items import Items
@@ -20,6 +20,30 @@ MOST_BATCHES = 2_000
 _SHARE, _ITEMS_SHARE = 0.004, 0.003
 """Share of the time of batches that timing all calls may take, and that timing items alone may: of
 small items, only some batches are timed inside."""
+
+
+class Inside(Protocol):
+    """The calls inside of a batch that are timed.
+
+    Attributes
+    ----------
+    count : int
+        Items of the batch that was made last; 0 if that is unknown.
+    changes : int
+        Calls that would take as long as to install and remove it.
+    """
+
+    changes: int
+
+    @property
+    def count(self) -> int:
+        """Items of the batch that was made last."""
+
+    def install(self, *, timed: bool) -> None:
+        """A batch is made next; time its calls, or only what is cheap."""
+
+    def remove(self) -> None:
+        """The batch is made: leave everything as it was."""
 
 
 class BatchTimer:
@@ -35,6 +59,7 @@ class BatchTimer:
     Attributes
     ----------
     totals : Totals
+    stages : Stages
     samples : Samples
     number : int
         Of the batch that is asked for; -1 if unknown.
@@ -44,18 +69,20 @@ class BatchTimer:
 
     def __init__(self, counts: Callable[[], bool], *, samples: bool) -> None:
         self._counts = counts
-        self._stages = Stages()
-        self.samples = Samples(self._stages, enabled=samples)
+        self.stages = Stages()
+        self.samples = Samples(self.stages, enabled=samples)
         self._thread = threading.get_ident()
         self.number = -1
         self.batch_made = False
         self._skip = 0
+        self._unfinished: tuple[Inside, int] | None = None
+        """The calls of the timed batch that is being made, and when it began."""
         self._watched: weakref.WeakSet[Any] = weakref.WeakSet()
         self.clear()
 
     def clear(self) -> None:
         """Forget all batches so far."""
-        self._stages.clear()
+        self.stages.clear()
         self._items = Items()
         self.totals = Totals()
         self._items_cost_ns = 0
@@ -68,46 +95,54 @@ class BatchTimer:
         data = sys.modules["torch.utils.data"]
         original, reference = type(fetcher).fetch, weakref.ref(fetcher)
         # First, as too many transforms leave no room for others.
-        fetches = _Fetches(fetcher, dataset, self._stages, lambda: self._items)
-        chain = Chain(dataset, self._stages, (data.Dataset,))
+        fetches = _Fetches(fetcher, dataset, self.stages, lambda: self._items)
+        chain = Chain(dataset, self.stages, (data.Dataset,))
+
+        calls = _InFetcher(self, chain, fetches)
 
         def fetch(indices: Any) -> Any:
             __tracebackhide__ = True
             fetcher = reference()
             if threading.get_ident() != self._thread or not self._counts():
                 return original(fetcher, indices)
-            self.began()
-            timed = self._skip <= 0
-            calls = self._stages.calls()
-            if timed:
-                chain.install()
-                fetches.install(self.number)
-            elif self._may_time_items(fetches.count):
-                fetches.install(self.number, items_only=True)
-            else:
-                fetches.install_counter()
-            start_ns, cpu = time.time_ns(), time.thread_time_ns()
-            began = time.perf_counter_ns()
-            try:
-                batch = original(fetcher, indices)
-            finally:
-                busy = time.perf_counter_ns() - began
-                cpu = time.thread_time_ns() - cpu
-                fetches.remove()
-                chain.remove()
-                self.ended()
-            self._count(start_ns, (busy, cpu), fetches.count, timed=timed)
-            if timed:
-                cost = (self._stages.calls() - calls + 4 * len(chain) + 10) * CALL_NS
-                self._skip = int(cost / max(_SHARE * busy, 1.0))
-            else:
-                self._skip -= 1
-            return batch
+            return self.make(calls, original, fetcher, indices)
 
         fetcher.fetch = fetch
         self._watched.add(fetcher)
 
-    def _may_time_items(self, count: int) -> bool:
+    def make(self, parts: Inside, call: Callable[..., Any], *args: Any) -> Any:
+        """Make a batch by this call, and count its time."""
+        __tracebackhide__ = True
+        self.began()
+        timed = self._skip <= 0
+        calls = self.stages.calls()
+        parts.install(timed=timed)
+        start_ns, cpu = time.time_ns(), time.thread_time_ns()
+        began = time.perf_counter_ns()
+        self._unfinished = (parts, began) if timed else None
+        try:
+            batch = call(*args)
+        finally:
+            busy = time.perf_counter_ns() - began
+            self._unfinished = None
+            cpu = time.thread_time_ns() - cpu
+            parts.remove()
+            self.ended()
+        self._count(start_ns, (busy, cpu), parts.count, timed=timed)
+        if timed:
+            cost = (self.stages.calls() - calls + parts.changes) * CALL_NS
+            self._skip = int(cost / max(_SHARE * busy, 1.0))
+        else:
+            self._skip -= 1
+        return batch
+
+    def bind(self) -> None:
+        """Time what the current thread makes from now on."""
+        self._thread = threading.get_ident()
+        self.stages.bind()
+        self.samples.bind()
+
+    def may_time_items(self, count: int) -> bool:
         """Return whether timing so many items alone stays within its share of the time of all
         batches: a few slow ones may be in any batch.
         """
@@ -146,13 +181,48 @@ class BatchTimer:
 
     def values(self) -> dict[str, Any]:
         """All that is known, as plain values for JSON."""
+        totals = dict(vars(self.totals))
+        unfinished = self._unfinished
+        if unfinished is not None:
+            # The times of stages have calls of the batch that is being made.
+            parts, began = unfinished
+            totals["timed_items"] += parts.count
+            totals["timed_busy_ns"] += time.perf_counter_ns() - began
         return {
-            **vars(self.totals),
-            "stages": self._stages.values(),
+            **totals,
+            "stages": self.stages.values(),
             "lines": self.samples.values(),
             "batch_times": list(self._batches),
             **self._items.values(),
         }
+
+
+class _InFetcher:
+    """The calls of a fetcher, and the transforms of its dataset."""
+
+    def __init__(self, timer: BatchTimer, chain: Chain, fetches: _Fetches) -> None:
+        self._timer, self._chain, self._fetches = timer, chain, fetches
+        self.changes = 4 * len(chain) + 10
+
+    @property
+    def count(self) -> int:
+        """Items of the last batch."""
+        return self._fetches.count
+
+    def install(self, *, timed: bool) -> None:
+        """Time the next batch."""
+        if timed:
+            self._chain.install()
+            self._fetches.install(self._timer.number)
+        elif self._timer.may_time_items(self._fetches.count):
+            self._fetches.install(self._timer.number, items_only=True)
+        else:
+            self._fetches.install_counter()
+
+    def remove(self) -> None:
+        """Leave the fetcher and the transforms as they were."""
+        self._fetches.remove()
+        self._chain.remove()
 
 
 class _Fetches:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any
+from typing import Any, Protocol
 
-from nbprof.capture.loader_workers.stages import TRANSFORM, Stage, Stages, Times, stage_of
+from nbprof.capture.loader_workers.stages import TRANSFORM, Stage, Times, stage_of
 
 _FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, functools.partial)
 _PARTS = ("transforms", "transform", "target_transform")
@@ -20,10 +20,22 @@ _PARTS = ("transforms", "transform", "target_transform")
 _MOST_OBJECTS, _MOST_ITEMS, _DEEPEST = 500, 200, 8
 
 
+class Timing(Protocol):
+    """Takes the times of transforms, as `Stages` does."""
+
+    def times(self, stage: Stage) -> Times | None:
+        """The times of a stage."""
+
+    def run(
+        self, times: Times, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Call something and count its time."""
+
+
 class _TimedFunction:
     """In place of a plain function; where it is pickled or copied, the function is."""
 
-    def __init__(self, stages: Stages, times: Times, function: Any) -> None:
+    def __init__(self, stages: Timing, times: Times, function: Any) -> None:
         self._stages, self._times, self._function = stages, times, function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -44,13 +56,13 @@ class Chain:
     Parameters
     ----------
     dataset : object
-    stages : Stages
+    stages : Timing
         Where their times go.
     datasets : tuple of type
         Classes of datasets: those within the dataset are searched as well.
     """
 
-    def __init__(self, dataset: Any, stages: Stages, datasets: tuple[type, ...]) -> None:
+    def __init__(self, dataset: Any, stages: Timing, datasets: tuple[type, ...]) -> None:
         self._stages = stages
         self._datasets = datasets
         self._objects: dict[type, dict[int, Times]] = {}

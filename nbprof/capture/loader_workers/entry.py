@@ -14,6 +14,8 @@ from nbprof.capture.loader_workers.folder import Folder
 
 MODULE = "torch.utils.data._utils.worker"
 LOOP = "_worker_loop"
+PY_DATASETS = "keras.src.trainers.data_adapters.py_dataset_adapter"
+"""The module in which Keras takes a PyDataset."""
 
 
 class Entry:
@@ -71,7 +73,7 @@ class Entry:
                     recorder.end()
 
     def _record(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        from nbprof.capture.loader_workers.recorder import Recorder
+        from nbprof.capture.loader_workers.loader_worker import LoaderWorker
 
         if self.folder is None:
             return None
@@ -80,8 +82,9 @@ class Entry:
         arguments = inspect.signature(self._loop).bind(*args, **kwargs).arguments
         loader, began_ns = self._of_now()
         worker = arguments.get("worker_id", -1)
-        recorder = Recorder(self.folder, loader, worker, began_ns, self._samples)
-        recorder.start(arguments.get("index_queue"), arguments.get("data_queue"))
+        recorder = LoaderWorker(self.folder, loader, worker, began_ns, self._samples)
+        recorder.hook(arguments.get("index_queue"), arguments.get("data_queue"))
+        recorder.start()
         return recorder
 
 

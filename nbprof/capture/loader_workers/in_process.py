@@ -11,6 +11,7 @@ from functools import wraps
 from typing import Any
 
 from nbprof.capture.loader_workers.batches import BatchTimer
+from nbprof.capture.loader_workers.entry import PY_DATASETS
 from nbprof.capture.loader_workers.reporter import Reporter
 from nbprof.capture.patches import Patches
 from nbprof.core.worker_times import IN_PROCESS, MOST_ROWS
@@ -65,8 +66,8 @@ class InProcess:
         patches.on_restore(self.close)
 
     def _watch(self, iterator: Any, loader: Any) -> None:
-        number = self._number(loader)
-        if number is None:
+        number, dataset = self._number(loader), vars(iterator)["_dataset"]
+        if number is None or _is_of_py_dataset(dataset):
             return
         key = (threading.get_ident(), number)
         timer = self._timers.get(key)
@@ -74,7 +75,7 @@ class InProcess:
             if len(self._timers) >= MOST_ROWS:
                 return
             timer = self._timers[key] = _Timer(self, self._counts, samples=self._samples)
-        timer.watch(vars(iterator)["_dataset_fetcher"], vars(iterator)["_dataset"])
+        timer.watch(vars(iterator)["_dataset_fetcher"], dataset)
         if self._reporter is None and self._samples:
             self._reporter = Reporter(self._look, lambda: None)
             self._reporter.start()
@@ -107,6 +108,13 @@ class InProcess:
         for timer in list(self._timers.values()):
             timer.leave()
         self._timers.clear()
+
+
+def _is_of_py_dataset(dataset: Any) -> bool:
+    """True if Keras made a dataset of the batches of a PyDataset, which are timed themselves."""
+    code = getattr(vars(dataset).get("iterable"), "gi_code", None)
+    file = getattr(sys.modules.get(PY_DATASETS), "__file__", None)
+    return code is not None and code.co_filename == file
 
 
 class _Timer(BatchTimer):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from nbprof.capture.loader_workers import folder as folders
@@ -25,6 +27,8 @@ class Reports:
     Parameters
     ----------
     window : int
+    numbers : mapping
+        The number in its loader of each worker process that does not know its own.
 
     Attributes
     ----------
@@ -36,8 +40,8 @@ class Reports:
         Workers that ended without a last report.
     """
 
-    def __init__(self, window: int) -> None:
-        self._window = window
+    def __init__(self, window: int, numbers: Mapping[int, int] = MappingProxyType({})) -> None:
+        self._window, self._numbers = window, numbers
         self.merge = Merge()
         self.processes: set[int] = set()
         self.killed = 0
@@ -84,7 +88,8 @@ class Reports:
     def _add(self, process: int, report: dict[str, Any]) -> None:
         if report.get("window") == self._window:
             self.processes.add(process)
-            self.merge.add(report)
+            number = self._numbers.get(process, report.get("worker"))
+            self.merge.add({**report, "worker": number})
 
 
 def _remove(file: Path) -> None:

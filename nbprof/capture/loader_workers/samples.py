@@ -46,6 +46,10 @@ class Samples:
         self._counts: dict[tuple[Stage, CodeType, int], int] = {}
         self._thread = threading.get_ident()
 
+    def bind(self) -> None:
+        """Sample the current thread from now on."""
+        self._thread = threading.get_ident()
+
     def clear(self) -> None:
         """Forget the samples so far."""
         self._counts = {}

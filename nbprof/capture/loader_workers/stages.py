@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from nbprof.core.worker_histogram import LONGEST
 
 DATASET, TRANSFORM, COLLATE = "dataset", "transform", "collate"
-"""Kinds of stages."""
+FUNCTION, GENERATOR = "function", "generator"
+"""Kinds of stages; the last two are what tf.data calls in Python."""
 MOST_STAGES = 200
 CALL_NS = 700
 """Upper bound of what it costs to time one call."""
@@ -22,7 +23,7 @@ class Stage(NamedTuple):
     Attributes
     ----------
     kind : str
-        `DATASET`, `TRANSFORM` or `COLLATE`.
+        `DATASET`, `TRANSFORM`, `COLLATE`, `FUNCTION` or `GENERATOR`.
     name : str
         Its class, or the function.
     module : str
@@ -64,7 +65,7 @@ class Times:
 
 
 class Stages:
-    """The stages of a worker, timed on its main thread.
+    """The stages of a worker, timed on the thread that makes this object, or that it is bound to.
 
     Attributes
     ----------
@@ -76,6 +77,10 @@ class Stages:
         self.current: Times | None = None
         self._by_stage: dict[Stage, Times] = {}
         self._inside_ns = 0
+        self._thread = threading.get_ident()
+
+    def bind(self) -> None:
+        """Time calls on the current thread from now on."""
         self._thread = threading.get_ident()
 
     def times(self, stage: Stage) -> Times | None:
@@ -143,8 +148,13 @@ def stage_of(kind: str, thing: Any, *methods: str) -> Stage:
         if code is not None:
             break
     name = str(getattr(owner, "__qualname__", None) or type(thing).__name__)
+    return stage_at(kind, name, str(getattr(owner, "__module__", "") or ""), code)
+
+
+def stage_at(kind: str, name: str, module: str, code: Any) -> Stage:
+    """The stage with this qualified name, of code of Python or None."""
     name = name.rpartition("<locals>.")[2]
     file, line = (
         ("", 0) if code is None else (code.co_filename[-LONGEST:], max(code.co_firstlineno, 0))
     )
-    return Stage(kind, name[:100], str(getattr(owner, "__module__", "") or "")[:200], file, line)
+    return Stage(kind, name[:100], module[:200], file, line)

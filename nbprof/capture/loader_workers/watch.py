@@ -21,7 +21,11 @@ from nbprof.core import worker_times
 
 if TYPE_CHECKING:
     from nbprof.capture.loader_workers.in_process import InProcess
+    from nbprof.capture.loader_workers.pools import Pools
+    from nbprof.capture.loader_workers.py_datasets import PyDatasets
+    from nbprof.capture.loader_workers.tf_functions import TfFunctions
 
+_SCRIPT_OPS = "tensorflow.python.ops.script_ops"
 _ITERATORS = "torch.utils.data.dataloader"
 
 
@@ -57,9 +61,16 @@ class WorkerWatch:
         self.samples = True
         self._entry: entry.Entry | None = None
         self._in_process: InProcess | None = None
+        self._py_datasets: PyDatasets | None = None
+        self._pools: Pools | None = None
+        self._tf_functions: TfFunctions | None = None
+        self._of_tf_data: int | None = None
+        """The number of tf.data as a loader."""
         self._folder: Folder | None = None
         self._window = self._windows = 0
-        self._reports = Reports(PAUSED)
+        self._number_of: dict[int, int] = {}
+        """The number of each process of a pool."""
+        self._reports = Reports(PAUSED, self._number_of)
         self._loop = Loop()
         self._error: OSError | None = None
         self._loaders: list[dict[str, Any]] = []
@@ -78,7 +89,7 @@ class WorkerWatch:
         if loop is None:
             return
         # Late, and here, so that workers that are forked have it.
-        importlib.import_module("nbprof.capture.loader_workers.recorder")
+        importlib.import_module("nbprof.capture.loader_workers.loader_worker")
         from nbprof.capture.loader_workers.in_process import InProcess
 
         self._in_process = InProcess(
@@ -107,14 +118,68 @@ class WorkerWatch:
 
         patches.replace(iterators, "__init__", make)
 
+    @property
+    def _here(self) -> list[InProcess | PyDatasets | TfFunctions]:
+        """The timers of batches that this process makes."""
+        parts = (self._in_process, self._py_datasets, self._tf_functions)
+        return [each for each in parts if each is not None]
+
     def begin(self) -> None:
         """A window begins."""
         self._windows += 1
-        self._reports = Reports(self._windows)
+        self._reports = Reports(self._windows, self._number_of)
         self._loop.clear()
-        if self._in_process is not None:
-            self._in_process.begin()
+        for each in self._here:
+            each.begin()
         self._open(self._windows)
+
+    def hook_keras(self, module: Any, patches: Patches) -> None:
+        """Watch what makes batches for Keras; `module` is `entry.PY_DATASETS`."""
+        # Here, so that workers that are forked have it.
+        from nbprof.capture.loader_workers.pools import Pools
+        from nbprof.capture.loader_workers.py_datasets import PyDatasets
+
+        here = PyDatasets(lambda: self._window != PAUSED, (module.PyDataset,), lambda: self.samples)
+        self._pools = Pools(here.is_worker, self._pool_starts, self._number_of)
+        self._pools.hook(module, patches)
+        self._py_datasets = here
+        patches.on_restore(self.close)
+
+    def hook_tensorflow(self, patches: Patches) -> None:
+        """Time the Python functions that tf.data calls, if TensorFlow is imported by now."""
+        if self._tf_functions is not None or _SCRIPT_OPS not in sys.modules:
+            return
+        from nbprof.capture.loader_workers.tf_functions import TfFunctions
+
+        functions = TfFunctions(
+            lambda: self._window != PAUSED, self._number_of_tf_data, lambda: self.samples
+        )
+        functions.hook(patches)
+        self._tf_functions = functions
+
+    def _number_of_tf_data(self) -> int | None:
+        if self._of_tf_data is None and len(self._loaders) < worker_times.MOST_ROWS:
+            self._of_tf_data = len(self._loaders)
+            self._loaders.append({"dataset": worker_times.TF_DATA, "workers": 0, "prefetch": 0})
+        return self._of_tf_data
+
+    def takes(self, adapter: Any, dataset: Any, patches: Patches) -> None:
+        """Keras takes a PyDataset, with the adapter that holds it."""
+        if self._py_datasets is None:
+            return
+        number = self._py_datasets.number(dataset)
+        if number is None:
+            if len(self._loaders) >= worker_times.MOST_ROWS:
+                return
+            number = len(self._loaders)
+            self._loaders.append(_about(dataset))
+        self._py_datasets.watch(dataset, number, adapter, patches)
+
+    def _pool_starts(self, dataset: Any) -> tuple[Folder, int, bool] | None:
+        """The processes for a PyDataset start: where they report, and its number."""
+        number = None if self._py_datasets is None else self._py_datasets.number(dataset)
+        folder = None if number is None else self._report_folder()
+        return None if folder is None or number is None else (folder, number, self.samples)
 
     def iterates(self, loader: Any, iterator: Any) -> None:
         """A loader is iterated over; its workers start on this thread now, or run already."""
@@ -152,15 +217,24 @@ class WorkerWatch:
     def _starts(self, number: int, began_ns: int) -> None:
         """The loader with this number starts its workers."""
         assert self._entry is not None
+        self._entry.folder = self._report_folder()
+        self._entry.starts(number, began_ns)
+
+    def _report_folder(self) -> Folder | None:
+        """The folder for the reports of workers that start now; None if there can be none."""
         if self._folder is None and self._error is None:
             try:
                 self._make_folder()
             except OSError as error:
                 self._error = error
         elif self._folder is not None:
-            self._reports.collect_ended(self._folder, _running(self._iterators))
-        self._entry.folder = self._folder
-        self._entry.starts(number, began_ns)
+            self._reports.collect_ended(self._folder, self._running())
+        return self._folder
+
+    def _running(self) -> set[int]:
+        """The worker processes that run now and report."""
+        pools = set() if self._pools is None else self._pools.running()
+        return _running(self._iterators) | pools
 
     def _make_folder(self) -> None:
         remove_leftovers()
@@ -175,13 +249,15 @@ class WorkerWatch:
     def taken(self) -> tuple[dict[str, Any], Missing]:
         """The window ends: the reports of its workers, packed for the info, and what is missing."""
         self._window = PAUSED
-        running, earlier = _running(self._iterators), _running(self._earlier)
+        running, earlier = self._running(), _running(self._earlier)
         reports = self._reports
         if self._folder is not None:
             self._open(PAUSED)
             reports.collect(self._folder, running)
-        if self._in_process is not None:
-            for report in self._in_process.reports():
+        if self._pools is not None:
+            self._pools.release()
+        for each in self._here:
+            for report in each.reports():
                 reports.merge.add(report)
         unseen = len((running | earlier) - reports.processes)
         missing = Missing(self._error, unseen, len(running | earlier), reports.killed)
@@ -196,6 +272,10 @@ class WorkerWatch:
     def close(self) -> None:
         """The recording is over: workers that still run take everything back."""
         self._loop.close()
+        if self._py_datasets is not None:
+            self._py_datasets.close()
+        if self._pools is not None:
+            self._pools.release()
         folder, self._folder = self._folder, None
         if self._entry is not None:
             # Something else may have wrapped it, and start workers with it yet.
@@ -204,6 +284,19 @@ class WorkerWatch:
         # A child that was forked meanwhile leaves the folder to its parent.
         if folder is not None and os.getpid() == self._process:
             folder.remove()
+
+
+def _about(dataset: Any) -> dict[str, Any]:
+    """The facts on a PyDataset that are stored of a loader."""
+    attributes = object.__getattribute__(dataset, "__dict__")
+    workers = int(attributes.get("_workers") or 0)
+    if not attributes.get("_use_multiprocessing") and workers < 2:
+        workers = 0
+    return {
+        "dataset": type(dataset).__name__[:100],
+        "workers": workers,
+        "prefetch": int(attributes.get("_max_queue_size") or 0) if workers else 0,
+    }
 
 
 def _running(iterators: Iterable[Any]) -> set[int]:

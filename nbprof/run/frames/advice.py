@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -164,7 +165,18 @@ class AdviceFrames(OverviewFrames, HostFrames):
             bare=self.bare_parts,
             overhead_percent=self._overhead_percent,
             loop=guarded("What loops wait for", self._loop_waits, lambda _: None),
+            python_of_input=guarded(
+                "What tf.data calls in Python", self._python_of_input, lambda _: {}
+            ),
         )
+
+    def _python_of_input(self) -> Mapping[str, advice_workers.PythonOfInput]:
+        """What tf.data calls in Python, by kind."""
+        if not self.worker_times.stages:
+            return {}
+        from nbprof.analysis.advice.workers import python_of_input
+
+        return python_of_input(self._workers)
 
     def _loop_waits(self) -> LoopWaits | None:
         """What the loop over a loader with workers waits for; None if that was not recorded."""
@@ -379,8 +391,12 @@ class AdviceFrames(OverviewFrames, HostFrames):
     def _workers(self) -> advice_workers.Workers:
         """The workers of loaders, and the steps that they worked for."""
         from nbprof.analysis.advice import workers as advice_workers
+        from nbprof.core.loader_uses import PY_DATASET
 
-        return advice_workers.Workers(self.worker_times, self.cells, self._batches_per_step)
+        datasets = frozenset(use.dataset for use in self.loaders if use.kind == PY_DATASET)
+        return advice_workers.Workers(
+            self.worker_times, self.cells, self._batches_per_step, datasets
+        )
 
     @property
     def _batches_per_step(self) -> float:

@@ -71,13 +71,14 @@ class InputPipeline(Framed):
 
     @property
     def workers(self) -> pd.DataFrame:
-        """One row per worker process of a DataLoader that was iterated over while nbprof recorded;
-        with `num_workers=0`, the main process.
+        """One row per worker, a process or a thread, of a DataLoader or a PyDataset that was
+        iterated over while nbprof recorded; the main process where the loop makes the batches.
 
         `busy_ms` in which it made `batches` of `items`, `waiting_ms` in which the loader asked for
         none (with all workers busy, the steps wait for them; with much waiting, the loader keeps
         up), `delayed_ms` without a core, `restarts`, `start_ms`, `pickle_ms` with `pickled_bytes`
-        and `shared_bytes`, `memory_bytes`. Empty for other loaders, and if no worker or iteration
+        and `shared_bytes`, `memory_bytes`. `items` is missing of a PyDataset, which makes batches.
+        Empty for other loaders, and if no worker or iteration
         started during the recording.
         """
         return self._profile.run.input_workers.copy()
@@ -87,7 +88,8 @@ class InputPipeline(Framed):
         """One row per stage of a loader's items, by loader, most time first.
 
         A stage is the dataset, each transform that is found in its attributes (the parts of a
-        `Compose` each on its own) and the collation. `per_item_ms` and `percent` leave out the
+        `Compose` each on its own) and the collation; also a Python function or generator that
+        tf.data calls. `per_call_ms`, `per_item_ms` and `percent` leave out the
         stages that a stage calls; `where` is the file and line of its code, `inside` the line in
         which most of its samples were.
         """
