@@ -97,7 +97,9 @@ class PoolWatch:
         @wraps(apply)
         def apply_async(pool: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
-            use = self._use_of(pool, module.ThreadPool, _kind(pool))
+            use = None
+            if not _of_keras(func):
+                use = self._use_of(pool, module.ThreadPool, _kind(pool))
             if use is None:
                 return apply(pool, func, *args, **kwargs)
             with use.handing_over(_calls_in(func, ())):
@@ -271,3 +273,8 @@ def _calls_in(call: Any, args: tuple[Any, ...]) -> int:
         return len(args[0])
     batch = batch_of(call)
     return 1 if batch is None else len(batch.items)
+
+
+def _of_keras(func: Any) -> bool:
+    """True for what makes the batches of a PyDataset, which is timed as a loader."""
+    return str(getattr(func, "__module__", "")).startswith("keras.")
