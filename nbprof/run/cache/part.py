@@ -10,6 +10,7 @@ import io
 import os
 import threading
 import weakref
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -54,9 +55,8 @@ class _File:
         self._descriptor = open_private(path)
         self._file = io.FileIO(self._descriptor, closefd=False)
         self.size = self._file.seek(0, os.SEEK_END)
-
-    def close(self) -> None:
-        os.close(self._descriptor)
+        # At the end of the interpreter modules have no content any more.
+        self.close = partial(os.close, self._descriptor)
 
     def read(self, offset: int, length: int) -> Octets:
         data = np.empty(length, np.uint8)
