@@ -87,7 +87,7 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
         self._options = options_of(options)
         self._session: Session | None = None
         self._processes: Processes | None = None
-        self.several = False
+        self._several = False
         self._reason = "the block has not run yet"
         self.result: Profile | None = None
         self.recording: Recording | None = None
@@ -151,7 +151,7 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
             processes.stop()
         recording = session.stop(error)
         joint = processes.end(recording, error) if processes is not None else None
-        recording, self.several = joint or recording, joint is not None
+        recording, self._several = joint or recording, joint is not None
         for note in session.elsewhere:
             warnings.warn(f"nbprof: {note.text}", RuntimeWarning, stacklevel=stacklevel)
         later = None
@@ -178,7 +178,7 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
                     from nbprof.profiles.load import open_recording
 
                 self.result = open_recording(recording)
-            self.result.run.origin = Unrepeatable(PROCESSES if self.several else BLOCK)
+            self.result.run.origin = Unrepeatable(PROCESSES if self._several else BLOCK)
         except KeyboardInterrupt:
             self._reason = (
                 f'reading the run was interrupted: nbprof.load("{recording.path}") opens it'
@@ -353,7 +353,7 @@ class Calls:
         kwargs: dict[str, Any],
     ) -> None:
         """Have the profile know its call, to run it again."""
-        if block.result is None or block.recording is None or block.several:
+        if block.result is None or block.recording is None or block._several:
             return
         from nbprof.capture.experiments import program
 
