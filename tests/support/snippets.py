@@ -99,6 +99,7 @@ EXAMPLES: dict[str, Any] = {
     "keyword": "stacks",
     "free": 1,
     "threads": 2,
+    "in_processes": ", use_multiprocessing=True",
     "now": "workers=1",
     "options": ["jit_compile=True", "steps_per_execution=10"],
     "few": "",

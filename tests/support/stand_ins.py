@@ -73,6 +73,8 @@ _FITTING: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     },
     "PartitionSpec('data')": lambda given: {"mesh": given["jax"].make_mesh((1,), ("data",))},
     "Batches(workers=": lambda _: {"Batches": lambda **_: ([1.0, 1.0], [1.0, 1.0]), "model": MagicMock(name="model")},
+    "pool": lambda _: {name: MagicMock(name=name) for name in ("pool", "multiprocessing", "work", "work_on_batch")},
+    "key=cost": lambda _: {"cost": abs},
     ".save(path)": lambda _: {"path": tempfile.mkdtemp()},
     "torch.utils.data.DataLoader": lambda _: {**_torch(), "model": MagicMock(name="model")},
 }  # fmt: skip

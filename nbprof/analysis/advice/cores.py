@@ -316,10 +316,11 @@ def _read_ahead(row: dict[str, Any], dataset: LoaderUse) -> dict[str, Any]:
     if dataset.loads_ahead:
         title = "Make batches cheaper, or give the data set more workers"
     present = f"workers={dataset.workers}" if dataset.workers is not None else ""
-    after = f"workers={threads}"
+    in_processes = ""
     if dataset.processes:
-        present, after = (f"{each}, use_multiprocessing=True" for each in (present, after))
-    fix = f"-model.fit(Batches({present}))\n+model.fit(Batches({after}))"
+        in_processes = ", use_multiprocessing=True"
+        present += in_processes
+    fix = f"-model.fit(Batches({present}))\n+model.fit(Batches(workers={threads}{in_processes}))"
     evidence = _name_loader(str(row["evidence"]), dataset)
     return {**row, "title": title, "fix": fix, "evidence": evidence}
 

@@ -33,10 +33,7 @@ _BATCHES = (
     "-results = pool.map(work, items)\n"
     "+results = pool.map(work_on_batch, batches)  # one vectorized call for many items"
 )
-_PER_CORE = (
-    "-pool = multiprocessing.Pool(2)\n"
-    "+pool = multiprocessing.Pool(os.cpu_count())  # a process per core"
-)
+_PER_CORE = "-pool = multiprocessing.Pool(2)\n+pool = multiprocessing.Pool()  # a process per core"
 _KEPT = (
     "+pool = multiprocessing.Pool()  # once, in a cell before\n"
     "-with multiprocessing.Pool() as pool:\n"
