@@ -13,6 +13,7 @@ from nbprof.analysis.pools import Pools, PoolWait, PoolWork
 from nbprof.analysis.rule import Threshold
 from nbprof.core.pool_times import PoolTimes, packed, unpacked
 from nbprof.core.worker_times import Merge
+from nbprof.schema import frames
 
 MS = 1_000_000
 BEGAN = 1_700_000_000 * 10**9
@@ -209,3 +210,10 @@ def test_damaged_values_are_none(change):
     values = packed([use], [[(BEGAN, BEGAN + MS)]], merge)
     assert unpacked(values).pools
     assert unpacked({**values, **change}) == PoolTimes()
+
+
+@pytest.mark.parametrize("name", ["pools", "tasks", "workers"])
+@pytest.mark.parametrize("values", [PoolTimes(), recorded(report(1, [(0, 500)]))])
+def test_columns_are_those_of_the_schema(name, values):
+    frame = getattr(Pools(values), name)()
+    assert frame.dtypes.astype(str).to_dict() == frames.dtypes(f"python.{name}")
