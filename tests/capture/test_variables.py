@@ -8,6 +8,7 @@ import sys
 import threading
 import types
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from nbprof.capture.variables.search import Search, namespaces
 from nbprof.capture.variables.table import NOWHERE, variables
 from nbprof.schema import frames
 
+THREADS, MODULES = holders._threads, holders._modules
 COUNT = 12_345
 """Elements of a planted array, which no other has."""
 
@@ -25,6 +27,7 @@ COUNT = 12_345
 def alone(monkeypatch):
     """What other tests left in modules and on other threads is not of interest."""
     monkeypatch.setattr(holders, "_modules", lambda _: ())
+    monkeypatch.setattr(holders, "_threads", lambda: ())
     for name in ("last_exc", "last_value", "last_traceback"):
         monkeypatch.delattr(sys, name, raising=False)
 
@@ -217,7 +220,7 @@ def test_what_frees_the_last_error_of_a_notebook_does(tmp_path):
     shell.user_ns["make"] = lambda: numpy_array().view(Array)
     code = "import weakref\ndef fails():\n    x = make()\n    alive.append(weakref.ref(x))\n    1 / 0\n"
     shell.run_cell(f"{code}alive = []\nfails()")
-    (row,) = variables(shell.user_ns).itertuples()
+    (row,) = of(**shell.user_ns).itertuples()
     assert (row.holder, row.name, row.freed_bytes) == ("traceback", "sys.last_value", 4 * COUNT)
     assert row.held_by == "sys.last_value → fails, line 5: x"
     shell.run_cell(row.remedy)
@@ -227,17 +230,22 @@ def test_what_frees_the_last_error_of_a_notebook_does(tmp_path):
 
 
 def test_variables_of_modules_of_the_person(monkeypatch, tmp_path):
-    monkeypatch.undo()
     module = types.ModuleType("training_of_a_test")
     module.__file__ = str(tmp_path / "training_of_a_test.py")
     module.CACHE = [numpy_array()]
-    monkeypatch.setitem(sys.modules, module.__name__, module)
+    installed = {"numpy": np, "missing": None}
+    modules = SimpleNamespace(modules={module.__name__: module, **installed})
+    monkeypatch.setattr(holders, "_modules", MODULES)
+    monkeypatch.setattr(holders, "sys", modules)
     row = the_row()
     assert (row.holder, row.held_by) == ("module", "training_of_a_test.CACHE[0]")
     assert row.remedy == "del training_of_a_test.CACHE"
 
 
-def test_local_variables_of_another_thread():
+def test_local_variables_of_another_thread(monkeypatch):
+    # Other tests may have left threads.
+    of_test = lambda: (each for each in THREADS() if each.name == "thread worker of a test")  # noqa: E731
+    monkeypatch.setattr(holders, "_threads", of_test)
     ready, over = threading.Event(), threading.Event()
 
     def work():
