@@ -54,6 +54,7 @@ class TorchBackend:
     """
 
     name, title = PYTORCH.name, PYTORCH.title
+    is_lost_in_forks = True
     bytes_per_event = 400
     """Measured: growth of a process by the events of its recording, small ops on a CPU."""
 

@@ -75,8 +75,9 @@ class Backend(Protocol):
     input has a method ``open_wait()`` that returns a `Span`; one whose recording may begin later
     than the window has an attribute ``since``, a `Since`; one that holds Python calls in memory
     until it is stopped has an attribute ``bytes_per_call``; one that holds events in the memory of
-    the process has ``bytes_per_event``, and one that records the whole cell in any case
-    ``records_all``.
+    the process has ``bytes_per_event``, one that records the whole cell in any case
+    ``records_all``, and one that a process which is forked meanwhile cannot use
+    ``is_lost_in_forks``.
     """
 
     @property
@@ -383,12 +384,12 @@ class Windows:
     def paused_for_fork(self) -> Iterator[None]:
         """Stop the profiler of a program that has recorded no step while it forks a process.
 
-        A process that is forked while PyTorch's profiler runs cannot start one itself.
+        A process that is forked while some profilers run cannot start one itself.
         """
         paused = False
         if self.clock.marked == self._since.marked and self.ends_here:
             backends = getattr(self.backend, "frameworks", [self.backend])
-            if any(backend is not None and backend.name == "torch" for backend in backends):
+            if any(getattr(backend, "is_lost_in_forks", False) for backend in backends):
                 paused = self._drop()
         try:
             yield

@@ -9,6 +9,7 @@ import pytest
 
 import nbprof
 from nbprof.core import worker_times
+from nbprof.core.worker_histogram import bucket_of
 from nbprof.core.worker_times import IN_PROCESS
 from tests.support.kineto import Kineto
 
@@ -177,7 +178,7 @@ def test_no_figure_changes(tmp_path):
 
 def test_slow_items_lie_in_their_batch(folder):
     made = two_batches()
-    made.loaders[0][3] = {str(worker_times.bucket_of(1_000_000)): 9}
+    made.loaders[0][3] = {str(bucket_of(1_000_000)): 9}
     # Another clock reads the begin of an item.
     made.item("7", 1.9, 9, batch=0)
     made.item("8", 9, 10, batch=0)
