@@ -56,7 +56,9 @@ def _sentence(table: pd.DataFrame) -> str:
         return "No array is kept alive by a variable, an output, a traceback or a module."
     parts = []
     for device, rows in table.groupby("device", sort=False):
-        on_device = "on the host" if device == HOST else f"on {device}"
+        on_device = f"on {device}"
+        if device == HOST:
+            on_device = "on the host"
         elsewhere = rows["holder"] == NOWHERE
         freed = int(rows.loc[~elsewhere, "freed_bytes"].sum())
         part = f"{on_device}, {size_text(freed)} have a single holder"

@@ -70,13 +70,15 @@ class Processes:
         try:
             if alone is None and not member.has_others:
                 return None
-            info = alone.info if alone is not None else None
-            failure = ""
+            info, failure = None, ""
             if error is not None:
-                unit = self._session.unit
-                failure = info.error if info is not None else describe.failure(error, None, 0, unit)
+                failure = describe.failure(error, None, 0, self._session.unit)
+            if alone is not None:
+                info, failure = alone.info, alone.info.error
             member.state(info, over=True, error=failure)
-            return self._joint(member) if member.has_others else None
+            if not member.has_others:
+                return None
+            return self._joint(member)
         except OSError:
             # The run has the files that could be written.
             return None

@@ -132,7 +132,9 @@ def _of_variable(variable: Any) -> Iterator[Block]:
 
 def _device_of_tensorflow(device: str) -> str:
     name = device.rpartition("device:")[2]
-    return HOST if name.startswith("CPU") or not name else name
+    if name and not name.startswith("CPU"):
+        return name
+    return HOST
 
 
 def _of_cupy(array: Any) -> Iterator[Block]:

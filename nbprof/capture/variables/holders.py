@@ -44,7 +44,8 @@ def holders(namespace: Mapping[str, Any]) -> Iterator[Holder]:
         The variables of the notebook, or of the main module.
     """
     outputs = namespace.get("Out")
-    outputs = outputs if isinstance(outputs, dict) else {}
+    if not isinstance(outputs, dict):
+        outputs = {}
     for name, value in list(namespace.items()):
         if not name.startswith("_") and name not in _OF_SHELL and not isinstance(value, ModuleType):
             yield Holder(VARIABLE, name, _looked_into(value), _release(name, value))
@@ -87,7 +88,9 @@ def _release(name: str, value: Any) -> str:
 def _last_error(get_ipython: Any) -> Iterator[Holder]:
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     remedy = f"{_FORGET} None"
-    shell = get_ipython() if callable(get_ipython) else None
+    shell = None
+    if callable(get_ipython):
+        shell = get_ipython()
     formatter = getattr(shell, "InteractiveTB", None)
     if formatter is not None:
         remedy = f"{_FORGET} get_ipython().InteractiveTB.tb = None"

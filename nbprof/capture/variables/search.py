@@ -158,7 +158,9 @@ class Search:
             return _LEAF
         if issubclass(kind, FrameType):
             return _FRAME
-        return _FUNCTION if issubclass(kind, FunctionType) else _PLAIN
+        if issubclass(kind, FunctionType):
+            return _FUNCTION
+        return _PLAIN
 
 
 class Reach:
@@ -274,7 +276,9 @@ def _words(steps: list[Any]) -> str:
 def _link(parent: Any, child: Any) -> str:
     if isinstance(parent, dict):
         key = _key(parent, child)
-        return f"[{key!r}]" if isinstance(key, (str, int)) else f" → {type(key).__name__}"
+        if isinstance(key, (str, int)):
+            return f"[{key!r}]"
+        return f" → {type(key).__name__}"
     if isinstance(parent, (list, tuple)):
         return f"[{next(i for i, each in enumerate(parent) if each is child)}]"
     if isinstance(parent, FrameType):
@@ -300,7 +304,9 @@ def _dict(value: Any) -> dict[str, Any]:
         attributes = object.__getattribute__(value, "__dict__")
     except (AttributeError, TypeError):
         return {}
-    return attributes if isinstance(attributes, dict) else {}
+    if isinstance(attributes, dict):
+        return attributes
+    return {}
 
 
 def _attributes(parent: Any) -> Iterator[tuple[str, Any]]:
@@ -308,7 +314,9 @@ def _attributes(parent: Any) -> Iterator[tuple[str, Any]]:
     yield from _dict(parent).items()
     for kind in type(parent).__mro__:
         slots = kind.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
+        if isinstance(slots, str):
+            slots = (slots,)
+        for name in slots:
             descriptor = kind.__dict__.get(name)
             if isinstance(descriptor, MemberDescriptorType):
                 try:

@@ -48,7 +48,9 @@ def variables(namespace: Mapping[str, Any] | None = None, limit_s: float = LIMIT
     """
     search = Search(namespaces() | {id(namespace)}, limit_s)
     reached: list[tuple[Holder, Reach]] = []
-    for holder in holders(vars(__main__) if namespace is None else namespace):
+    if namespace is None:
+        namespace = vars(__main__)
+    for holder in holders(namespace):
         reach = search.reach(holder.value)
         if reach.blocks or reach.graphs:
             reached.append((holder, reach))
@@ -96,8 +98,11 @@ def _rows(
                 # It stands for all names of the error.
                 chain = re.sub(r"^\[\d\]", "", chain)
             held_by += chain
-        remedy = holder.remedy
+        also, graphs, remedy = ", ".join(other_names[:_NAMED]), reach.graphs, holder.remedy
+        if len(other_names) > _NAMED:
+            also += " …"
         if in_hooks:
+            graphs = 0
             remedy = f"{held_by.partition(_HOOKS)[0]}{_HOOKS}.clear()"
         rows.append(
             {
@@ -110,9 +115,8 @@ def _rows(
                 "largest": largest.text,
                 "largest_bytes": largest.bytes,
                 "held_by": held_by,
-                "also": ", ".join(other_names[:_NAMED])
-                + (" …" if len(other_names) > _NAMED else ""),
-                "graphs": 0 if in_hooks else reach.graphs,
+                "also": also,
+                "graphs": graphs,
                 "remedy": remedy,
             }
         )
@@ -152,11 +156,14 @@ def _blocks(tensor: Any) -> list[Block]:
     reader = reader_of(type(tensor))
     # Some tensors have no memory of their own, other_names are deleted meanwhile.
     with contextlib.suppress(Exception):
-        return list(reader(tensor)) if reader is not None else []
+        if reader is not None:
+            return list(reader(tensor))
     return []
 
 
 def of_notebook() -> pd.DataFrame:
     """The table of the running notebook; of the main module in a program."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return variables(shell.user_ns if shell is not None else None)
+    if shell is None:
+        return variables()
+    return variables(shell.user_ns)
