@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nbprof.core.cells import readable
 from nbprof.core.trace import Events, Int64s
 from nbprof.frameworks.register import PYTORCH
-from nbprof.timeline import counting, derived_gpu, derived_loaders, derived_torch
+from nbprof.timeline import counting, derived_gpu, derived_torch
 from nbprof.timeline import lanes as drawn
 from nbprof.timeline.counting import Counter as Counter
 from nbprof.timeline.derived import DerivedLines, Line, steps_of_hosts
@@ -148,6 +148,9 @@ def in_sections(recorded: list[Lane], derived: list[Lane], counters: list[Lane])
 
 def _derive(run: Drawable, lanes: list[Lane], span: tuple[int, int]) -> dict[str, Any]:
     """Lanes and events derived from the recorded ones, in types that the cache stores."""
+    # Few profiles have loaders with workers.
+    from nbprof.timeline import derived_loaders
+
     derived, hosts = DerivedLines(), len(run.hosts)
     marked: set[str] = set()
     if run.activity.framework is PYTORCH:
