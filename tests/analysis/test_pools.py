@@ -24,7 +24,7 @@ def report(worker, chunks, calls_each=1, pool=0, cpu=1.0, lost=0):
     """What a worker reports that ran chunks of tasks, each a start and a duration in ms."""
     busy = sum(took for _, took in chunks)
     calls = calls_each * len(chunks)
-    stage = {"kind": "task", "name": "work", "module": "job", "file": "/home/me/job.py", "line": 7}
+    stage = {"kind": "task", "name": "work", "module": "job", "file": "job.py", "line": 7}
     times = {
         "calls": calls,
         "total_ns": busy * MS,
@@ -47,7 +47,7 @@ def report(worker, chunks, calls_each=1, pool=0, cpu=1.0, lost=0):
         "memory_bytes": 1 << 20,
         "began_ns": 0,
         "stages": [{**stage, **times}],
-        "lines": [[*stage.values(), "inner", "/home/me/job.py", 9, 10]],
+        "lines": [[*stage.values(), "inner", "job.py", 9, 10]],
         "histogram": {},
         "slow": [],
         "batch_times": [

@@ -336,9 +336,18 @@ def test_no_property_is_called():
 
         __hash__ = None
 
+    class Items(list):
+        def __iter__(self):
+            raise AssertionError
+
+    class Table(dict):
+        def items(self):
+            raise AssertionError
+
     careful = Careful()
     vars(careful)["held"] = numpy_array()
-    assert the_row(x=[careful]).held_by == "x[0].held"
+    assert the_row(x=careful).held_by == "x.held"
+    assert the_row(x=Items([Table(key=careful)])).held_by == "x[0]['key'].held"
 
 
 def test_deleted_and_empty_arrays_have_no_memory(tmp_path):

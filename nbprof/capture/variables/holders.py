@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import sysconfig
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType, GeneratorType, ModuleType
 from typing import Any, NamedTuple
 
 VARIABLE, OUTPUT, TRACEBACK, MODULE, THREAD = "variable", "output", "traceback", "module", "thread"
+_CACHED = type(functools.lru_cache(len))
 _OF_SHELL = ("In", "Out", "get_ipython", "exit", "quit", "open")
 _FORGET = "import sys; sys.last_traceback = sys.last_value = sys.last_exc ="
 """Names of the last error that Python keeps; IPython keeps its traceback as well."""
@@ -47,7 +49,8 @@ def holders(namespace: Mapping[str, Any]) -> Iterator[Holder]:
     if not isinstance(outputs, dict):
         outputs = {}
     for name, value in list(namespace.items()):
-        if not name.startswith("_") and name not in _OF_SHELL and not isinstance(value, ModuleType):
+        is_module = issubclass(type(value), ModuleType)
+        if not name.startswith("_") and name not in _OF_SHELL and not is_module:
             yield Holder(VARIABLE, name, _looked_into(value), _release(name, value))
     for number, value in list(outputs.items()):
         yield Holder(OUTPUT, f"Out[{number}]", value, "%reset -f out")
@@ -72,15 +75,16 @@ def _is_of_ipython(name: str) -> bool:
 
 def _looked_into(value: Any) -> Any:
     """Classes of the person have arrays as attributes; those of others are not looked into."""
-    if isinstance(value, type) and value.__module__ == "__main__":
+    if issubclass(type(value), type) and value.__module__ == "__main__":
         return dict(vars(value))
     return value
 
 
 def _release(name: str, value: Any) -> str:
-    if callable(getattr(value, "cache_clear", None)):
+    # By the type, as an attribute may be computed.
+    if issubclass(type(value), _CACHED):
         return f"{name}.cache_clear()"
-    if hasattr(value, "gi_frame"):
+    if issubclass(type(value), GeneratorType):
         return f"{name}.close()"
     return f"del {name}"
 
@@ -111,7 +115,7 @@ def _modules(namespace: Mapping[str, Any]) -> Iterator[Holder]:
             continue
         seen.add(id(vars(module)))
         file = getattr(module, "__file__", None)
-        if not file or name.partition(".")[0] == "nbprof":
+        if not isinstance(file, str) or name.partition(".")[0] == "nbprof":
             continue
         if any(folder in Path(file).resolve().parents for folder in installed):
             continue

@@ -279,8 +279,10 @@ def _link(parent: Any, child: Any) -> str:
         if isinstance(key, (str, int)):
             return f"[{key!r}]"
         return f" → {type(key).__name__}"
-    if isinstance(parent, (list, tuple)):
-        return f"[{next(i for i, each in enumerate(parent) if each is child)}]"
+    if isinstance(parent, list):
+        return _index(list.__iter__(parent), child)
+    if isinstance(parent, tuple):
+        return _index(tuple.__iter__(parent), child)
     if isinstance(parent, FrameType):
         name = _key(_local(parent), child)
         return f" → {parent.f_code.co_name}, line {parent.f_lineno}: {name}"
@@ -288,14 +290,20 @@ def _link(parent: Any, child: Any) -> str:
         return _of_closure(parent, child)
     if type(parent).__name__ == "cell":
         return ""
-    if getattr(getattr(parent, "dtype", None), "hasobject", False) is True:
-        return f"[{next(i for i, each in enumerate(parent.flat) if each is child)}]"
-    if reader_of(type(parent)) is not None and child is getattr(parent, "grad", None):
-        return ".grad"
+    if reader_of(type(parent)) is not None:
+        if getattr(getattr(parent, "dtype", None), "hasobject", False) is True:
+            return _index(iter(parent.flat), child)
+        if child is getattr(parent, "grad", None):
+            return ".grad"
     for name, value in _attributes(parent):
         if value is child:
             return f".{name}"
     return f" → {type(child).__name__}"
+
+
+def _index(items: Iterator[Any], child: Any) -> str:
+    """The place of a child; another thread may have taken it away meanwhile."""
+    return next((f"[{index}]" for index, each in enumerate(items) if each is child), "[…]")
 
 
 def _dict(value: Any) -> dict[str, Any]:
@@ -335,7 +343,7 @@ def _of_closure(function: Any, child: Any) -> str:
 
 def _key(mapping: Any, child: Any) -> Any:
     """The key of a value, or the key that this is."""
-    return next((key for key, value in mapping.items() if value is child), child)
+    return next((key for key, value in dict.items(mapping) if value is child), child)
 
 
 def namespaces() -> set[int]:
