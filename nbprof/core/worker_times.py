@@ -213,6 +213,12 @@ class WorkerTimes:
     waits: tuple[BatchWait, ...] = ()
     iterations: tuple[Iteration, ...] = ()
 
+    def of_items(self, loader: int) -> bool:
+        """Return whether a loader makes its batches item by item, as a DataLoader of PyTorch does
+        and a PyDataset of Keras does not.
+        """
+        return any(worker.loader == loader and worker.items for worker in self.workers)
+
 
 class Merge:
     """Reports of worker processes, by loader, worker and stage, taken in one at a time.

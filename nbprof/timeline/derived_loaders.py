@@ -65,7 +65,7 @@ def add(run: Drawable, derived: DerivedLines, span: tuple[int, int]) -> None:
         else:
             reason = "by the clock of the machine, they were made before or after the trace"
     if reason:
-        derived.notes.append(f"The batches of the DataLoader are not drawn: {reason}.")
+        derived.notes.append(f"The batches of loaders are not drawn: {reason}.")
 
 
 class _Window(NamedTuple):
@@ -147,8 +147,11 @@ def _titles(times: WorkerTimes) -> list[str]:
     """The heading of each loader, by the class of its dataset."""
     seen: Counter[str] = Counter()
     titles = []
-    for loader in times.loaders:
-        title = section(f"DataLoader of {loader.dataset}" if loader.dataset else "DataLoader")
+    for number, loader in enumerate(times.loaders):
+        kind = "PyDataset"
+        if times.of_items(number):
+            kind = "DataLoader"
+        title = section(f"{kind} of {loader.dataset}" if loader.dataset else kind)
         seen[title] += 1
         titles.append(title if seen[title] == 1 else f"{title} ({seen[title]})")
     return titles
@@ -158,7 +161,7 @@ def _note(lanes: _Lanes) -> str:
     times, drawn = lanes.times, len(lanes.drawn)
     batches = sum(worker.batches for worker in times.workers)
     text = (
-        "Batches of the DataLoader are drawn when they were made, with the slowest of their items"
+        "Batches of loaders are drawn when they were made, with the slowest of their items"
         f" where these took {SLOW} times the median or more."
     )
     if batches > len(times.batches):

@@ -19,9 +19,10 @@ _QUEUE = "queue"
 
 
 def loader_pipelines(run: Run) -> list[LoaderPipeline] | None:
-    """The loaders whose stages were timed, most time first; None without any."""
+    """The DataLoaders whose stages were timed, most time first; None without any."""
     times = run.worker_times
-    loaders = sorted({stage.loader for stage in times.stages}, key=lambda each: -_busy(times, each))
+    timed = filter(times.of_items, {stage.loader for stage in times.stages})
+    loaders = sorted(timed, key=lambda each: -_busy(times, each))
     if not loaders:
         return None
     limit = guarded("What limits the DataLoader", lambda: _limit(run), lambda _: None)
