@@ -427,3 +427,11 @@ def test_each_loader_has_its_own_pipeline(tmp_path):
 
 def test_without_times_there_is_no_pipeline(tmp_path):
     assert pipelines(opened(tmp_path)) is None
+
+
+@pytest.mark.parametrize("items", [0, 40])
+def test_a_loader_that_makes_whole_batches_has_no_items(items):
+    worker = worker_times.WorkerTotals(0, 0, 1, items, 20, *[0] * 11)
+    times = worker_times.WorkerTimes(workers=(worker,))
+    assert bool(times.of_items(0)) == bool(items)
+    assert not times.of_items(1)
