@@ -15,17 +15,17 @@ import numpy as np
 import tensorflow as tf
 
 def decode(value):
-    time.sleep(0.01)
+    time.sleep(0.03)
     return np.float32(value)
 
 class Augment:
     def __call__(self, value):
-        time.sleep(0.01)
+        time.sleep(0.03)
         return np.float32(value)
 
 def images():
-    for index in range(40):
-        time.sleep(0.01)
+    for index in range(24):
+        time.sleep(0.03)
         yield np.full(4, index, "float32")
 
 def small(value):
@@ -40,19 +40,19 @@ def failing(value):
 
 SPEC = tf.TensorSpec((4,), tf.float32)
 DATASETS = {
-    "numpy": tf.data.Dataset.range(40).map(lambda i: tf.numpy_function(decode, [i], tf.float32)),
-    "eager": tf.data.Dataset.range(40).map(lambda i: tf.py_function(decode, [i], tf.float32)),
-    "object": tf.data.Dataset.range(40).map(
+    "numpy": tf.data.Dataset.range(24).map(lambda i: tf.numpy_function(decode, [i], tf.float32)),
+    "eager": tf.data.Dataset.range(24).map(lambda i: tf.py_function(decode, [i], tf.float32)),
+    "object": tf.data.Dataset.range(24).map(
         lambda i: tf.numpy_function(Augment(), [i], tf.float32)
     ),
-    "parallel": tf.data.Dataset.range(60).map(
+    "parallel": tf.data.Dataset.range(30).map(
         lambda i: tf.numpy_function(decode, [i], tf.float32), num_parallel_calls=2
     ),
     "generator": tf.data.Dataset.from_generator(images, output_signature=SPEC),
     "small": tf.data.Dataset.range(400).map(
         lambda i: tf.numpy_function(small, [i], tf.float32)
     ),
-    "plain": tf.data.Dataset.range(40).map(lambda i: tf.cast(i, tf.float32)),
+    "plain": tf.data.Dataset.range(24).map(lambda i: tf.cast(i, tf.float32)),
     "failing": tf.data.Dataset.range(4).map(
         lambda i: tf.numpy_function(failing, [i], tf.float32)
     ),
@@ -79,7 +79,8 @@ for name, dataset in DATASETS.items():
         try:
             for value in nbprof.steps(dataset):
                 values.append(float(tf.reduce_sum(value)))
-                if name != "small":
+                # Rarely: the input stays slower than the steps, however busy the machine is.
+                if name != "small" and not len(values) % 4:
                     step(tf.reduce_sum(value))
         except Exception as problem:
             error = type(problem).__name__ + ": " + str(problem)
@@ -121,12 +122,12 @@ def line_of(text, after=""):
 @pytest.mark.parametrize(
     ("kind", "name", "code", "calls"),
     [
-        ("numpy", "decode", "def decode(value):", 40),
-        ("eager", "decode", "def decode(value):", 40),
-        ("object", "Augment", "def __call__(self, value):", 40),
-        ("parallel", "decode", "def decode(value):", 60),
+        ("numpy", "decode", "def decode(value):", 24),
+        ("eager", "decode", "def decode(value):", 24),
+        ("object", "Augment", "def __call__(self, value):", 24),
+        ("parallel", "decode", "def decode(value):", 30),
         # The last call ends the generator.
-        ("generator", "images", "def images():", 41),
+        ("generator", "images", "def images():", 25),
     ],
 )
 def test_what_tf_data_calls(found, kind, name, code, calls):
@@ -138,11 +139,11 @@ def test_what_tf_data_calls(found, kind, name, code, calls):
     assert stage["stage"] == name
     assert stage["where"].endswith(f"/data.py:{line_of(code)}")
     assert stage["calls"] == calls
-    assert stage["per_call_ms"] >= 9.5
+    assert stage["per_call_ms"] >= 28.5
     assert stage["per_item_ms"] is None
     assert stage["percent"] is None
     assert not seen["workers"]
-    inside = line_of("time.sleep(0.01)", code)
+    inside = line_of("time.sleep(0.03)", code)
     assert f"data.py:{inside}" in stage["inside"]
     naming = [row for row in seen["advice"] if f"**{name}** (data.py:" in row["evidence"]]
     # One cause has one finding.

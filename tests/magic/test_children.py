@@ -139,7 +139,7 @@ def test_ranks_of_a_launcher_have_its_numbers(kernel):
     [("training.py", 1), ("-m torch.distributed.run --nproc-per-node 2 training.py", 2)],
 )
 def test_commands_of_the_shell(kernel, command, hosts):
-    result = run(kernel, f"!{{sys.executable}} {command}")
+    result = run(kernel, f'!"{{sys.executable}}" {command}')
     assert result.status == "ok", result.traceback
     profile = the_profile(kernel)
     assert len(profile.hosts) == hosts
