@@ -62,6 +62,7 @@ class HostOps(Spans):
     op = int32("Code into `Activity.ops`.")
     type = int32("Code into `Activity.types`.")
     dataset = boolean("It is an op of the input pipeline.")
+    in_dataset = boolean("It runs in a function that the input pipeline calls.")
     eager = boolean("It was launched op by op, not out of a compiled program.")
 
 

@@ -196,7 +196,8 @@ def _self_times(activity: Activity, host: int) -> _Runs:
     without the ops in them.
     """
     kind = "op" if activity.framework is PYTORCH else "type"
-    of_program = activity.host_ops.take(~activity.host_ops.dataset).frame()
+    ops = activity.host_ops
+    of_program = ops.take(~ops.dataset & ~ops.in_dataset).frame()
     tables = (of_program, activity.eager_runs.frame(), activity.cpu_ops.frame())
     parts = [_pieces(table[table["host"].to_numpy() == host], kind) for table in tables]
     return _Runs.concat(parts)

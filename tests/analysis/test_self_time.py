@@ -59,6 +59,7 @@ def of_spans(lane, start, length):
         op=0,
         type=0,
         dataset=False,
+        in_dataset=False,
         eager=True,
     )
 

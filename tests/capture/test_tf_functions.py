@@ -71,6 +71,11 @@ functions = dict(script_ops._py_funcs._funcs)
 def step(value):
     return tf.reduce_sum(tf.ones((8, 8)) * value) + tf.numpy_function(loss, [1.0], tf.float32)
 
+def python_ops(activity):
+    ops = activity.host_ops
+    calls = activity.types.values[ops.type] == "PyFunc"
+    return [int((calls & ops.in_dataset).sum()), int((calls & ~ops.in_dataset).sum())]
+
 step(tf.constant(1.0))
 found = {}
 for name, dataset in DATASETS.items():
@@ -90,6 +95,7 @@ for name, dataset in DATASETS.items():
         "advice": json.loads(p.advice.to_json(orient="records")),
         "error": error,
         "values": sum(values),
+        "python_ops": python_ops(p.run.activity),
     }
 found["left"] = [
     vars(script_ops.FuncRegistry)["__call__"] is not before,
@@ -152,6 +158,14 @@ def test_what_tf_data_calls(found, kind, name, code, calls):
     assert f"**{name}** (data.py:{line_of(code)})" in naming[0]["evidence"]
     assert f"(data.py:{inside})" in naming[0]["evidence"]
     assert ("GIL" in naming[0]["evidence"]) is True
+
+
+@pytest.mark.parametrize(
+    ("kind", "calls", "steps"), [("numpy", 24, 6), ("parallel", 30, 7), ("plain", 0, 6)]
+)
+def test_ops_of_input_functions_are_no_ops_of_the_steps(found, kind, calls, steps):
+    """They run on threads of a pool, as those of the steps do, while a step computes."""
+    assert found[kind]["python_ops"] == [calls, steps]
 
 
 def test_of_short_calls_only_some_are_timed_and_all_are_counted(found):

@@ -267,6 +267,7 @@ class GpuRecording(ABC):
             op=op[code],
             type=kind[code],
             dataset=in_batch,
+            in_dataset=False,
             eager=eager,
         )
 

@@ -259,6 +259,7 @@ class _Ascend:
             op=op[code],
             type=kind[code],
             dataset=loads[code],
+            in_dataset=False,
             eager=np.ones(len(rows), np.bool_),
         )
 

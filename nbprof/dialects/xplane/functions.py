@@ -73,6 +73,7 @@ def with_stages(placed: Placed, activity: act.Activity, ops: HostOps) -> HostOps
         op=op,
         type=kind,
         dataset=True,
+        in_dataset=False,
         eager=False,
     )
     table = HostOps.concat([ops.take(~np.isin(ops.event, rows)), added])

@@ -43,6 +43,8 @@ _REQUESTS = frozenset((
     "TransferPreprocessedH2DRequest", "TransferD2HRequest", "OnDeviceSendRequest",
     "OnDeviceRecvRequest",
 ))  # fmt: skip
+CALLED_BY_DATASET = "InstantiatedCapturedFunction::"
+"""Names of calls by which tf.data runs a function begin with this."""
 _RUN_ID_BITS = (1 << 27) - 1
 _BUSY_KEY = 64
 
@@ -81,6 +83,24 @@ def nearest(parent: Int32s, rows: Int64s, has: npt.NDArray[np.bool_]) -> Int64s:
         result[open_] = parent[result[open_]]
         open_ = open_[result[open_] >= 0]
     return result
+
+
+def of_calls(trace: Trace, host: Int64s, calls: Int64s, rows: Int64s) -> npt.NDArray[np.bool_]:
+    """Return which of some events have the step id of one of the calls on their host.
+
+    Parameters
+    ----------
+    trace : Trace
+    host : int64[events]
+    calls, rows : int64[…]
+        Events.
+    """
+    if not len(calls) or not len(rows):
+        return np.zeros(len(rows), np.bool_)
+    step = trace.arg("id")
+    both = np.concatenate([rows, calls[step[calls] != -1]])
+    key = pd.factorize(step[both])[0] * len(trace.hosts) + host[both]
+    return np.asarray(np.isin(key[: len(rows)], key[len(rows) :]) & (step[rows] != -1), np.bool_)
 
 
 def group(trace: Trace, names: npt.NDArray[np.object_], *, elements: bool = True) -> Groups:
@@ -296,16 +316,9 @@ class _Grouping:
 
     def _of_datasets(self, rows: Int64s) -> npt.NDArray[np.bool_]:
         """True for events with the step id of a function of tf.data: they are not steps."""
-        table = starting(self.heads, "InstantiatedCapturedFunction::")
-        if not table.any() or not len(rows):
-            return np.zeros(len(rows), np.bool_)
-        step = self.trace.arg("id")
-        runs = np.flatnonzero(table[self.trace.events.name] & (step != -1))
-        both = np.concatenate([rows, runs])
-        key = pd.factorize(step[both])[0] * len(self.trace.hosts) + self.host[both]
-        return np.asarray(
-            np.isin(key[: len(rows)], key[len(rows) :]) & (step[rows] != -1), np.bool_
-        )
+        table = starting(self.heads, CALLED_BY_DATASET)
+        calls = np.flatnonzero(table[self.trace.events.name])
+        return of_calls(self.trace, self.host, calls, rows)
 
     def _loops(self) -> tuple[Int64s, Int64s]:
         """Loops inside a graph: first events of iterations, and pairs of them and the others."""

@@ -19,8 +19,8 @@ from nbprof.core.receipt import Note
 from nbprof.core.trace import Int32s, Int64s
 from nbprof.dialects.lookups import codes_by_name, names_that
 from nbprof.dialects.xplane import notes, opnames
-from nbprof.dialects.xplane.grouping import inherit
-from nbprof.dialects.xplane.placed import Placed
+from nbprof.dialects.xplane.grouping import CALLED_BY_DATASET, inherit, of_calls
+from nbprof.dialects.xplane.placed import Flags, Placed
 from nbprof.hlo.category import CALLS_PYTHON
 from nbprof.hlo.programs import Programs
 
@@ -103,10 +103,30 @@ def _table(
         op=op,
         type=kind,
         dataset=dataset,
+        in_dataset=_called_by_dataset(placed)[rows],
         eager=eager,
     )
 
 
+def _called_by_dataset(placed: Placed) -> Flags:
+    """bool[events]: events in functions that tf.data calls.
+
+    tf.data waits on its own thread while threads of a pool run the ops: by the executor, whose
+    events state the step id of the call.
+    """
+    trace = placed.trace
+    events = trace.events
+    calls = np.flatnonzero(placed.named(CALLED_BY_DATASET)[events.name])
+    if not len(calls):
+        return np.zeros(len(events), np.bool_)
+    runs = np.flatnonzero(placed.named(_EXECUTOR)[events.name])
+    runs = runs[of_calls(trace, placed.host.astype(np.int64), calls, runs)]
+    inside = np.full(len(events), -1, np.int64)
+    inside[np.concatenate([calls, runs])] = 1
+    return inherit(events.parent, events.depth, inside) == 1
+
+
+_EXECUTOR = "ExecutorState::Process"
 _EAGER_CALL = "EagerLocalExecute: "
 # Functions, and what builds a pipeline or hands on its elements.
 _NO_OP = re.compile(r"__|MakeIterator|Iterator|\w*Dataset(V\d+)?\Z")
@@ -130,7 +150,7 @@ def eager_runs(placed: Placed, activity: act.Activity) -> HostOps:
     op = codes_by_name(placed.trace, called, lambda name: activity.ops.code(_eager_op(name)))
     kind = codes_by_name(placed.trace, called, lambda name: activity.types.code(_eager_op(name)))
     spans = located(events, rows, placed.host[rows].astype(np.int32), lane=events.lane[rows])
-    return HostOps(**spans, op=op[called], type=kind[called], dataset=False, eager=True)
+    return HostOps(**spans, op=op[called], type=kind[called], dataset=False, in_dataset=False, eager=True)
 
 
 def _eager_op(name: str) -> str:
