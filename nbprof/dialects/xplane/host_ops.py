@@ -150,7 +150,14 @@ def eager_runs(placed: Placed, activity: act.Activity) -> HostOps:
     op = codes_by_name(placed.trace, called, lambda name: activity.ops.code(_eager_op(name)))
     kind = codes_by_name(placed.trace, called, lambda name: activity.types.code(_eager_op(name)))
     spans = located(events, rows, placed.host[rows].astype(np.int32), lane=events.lane[rows])
-    return HostOps(**spans, op=op[called], type=kind[called], dataset=False, in_dataset=False, eager=True)
+    return HostOps(
+        **spans,
+        op=op[called],
+        type=kind[called],
+        dataset=False,
+        in_dataset=False,
+        eager=True,
+    )
 
 
 def _eager_op(name: str) -> str:
