@@ -318,6 +318,8 @@ for x in loader:
         ("fused_optimizer", "optim.Adam(net.parameters(), lr=0.1)", "optim.Adam(net.parameters(), lr=0.1, fused=True)"),
         ("foreach_optimizer", "optim.Adam(net.parameters(), lr=0.1)", "optim.Adam(net.parameters(), lr=0.1, foreach=True)"),
         ("zero_grad", "set_to_none=False", "set_to_none=True"),
+        ("channels_last", "nn.Sequential(nn.Linear(2, 2))",
+         "nn.Sequential(nn.Linear(2, 2))\nnet.to(memory_format=torch.channels_last)"),
         ("torch_compile", "nn.Sequential(nn.Linear(2, 2))", "nn.Sequential(nn.Linear(2, 2))\nnet.compile()"),
         ("cpu_threads", "set_num_threads(1)", "set_num_threads({cores})"),
     ],
@@ -345,6 +347,85 @@ def test_experiments_of_pytorch_are_located(name, line, by):
     place = experiment.edit(Source(TORCH, namespace), observed)
     text = by.format(n=4 * available_cores(), cores=available_cores())
     assert place.source.changed(place.edits) == TORCH.replace(line, text)
+
+
+def of_torch(text, name, **before):
+    """The cell with the change of an experiment, by two turns of it; empty if it is elsewhere."""
+    torch = pytest.importorskip("torch")
+    observed = []
+    for _ in range(2):
+        namespace = dict(before)
+        exec(compile(text, "<cell>", "exec"), namespace)
+        modules = [each for each in namespace.values() if isinstance(each, torch.nn.Module)]
+        loaders = [
+            each for each in namespace.values() if isinstance(each, torch.utils.data.DataLoader)
+        ]
+        observed.append(
+            SimpleNamespace(
+                loaders=loaders,
+                roots=[
+                    SimpleNamespace(module=each, training=each.training, graded=True)
+                    for each in modules
+                ],
+                names=list(namespace.items()),
+            )
+        )
+    experiment = next(each for each in register.EXPERIMENTS if each.name == name)
+    place = experiment.edit(Source(text, namespace), observed)
+    return place.source.changed(place.edits) if place is not None else ""
+
+
+@pytest.mark.parametrize(
+    ("loop", "expected"),
+    [
+        ("for x in data:\n    y = net(x)  # one\n    y.sum()",
+         "for x in data:\n    with torch.inference_mode():\n        y = net(x)  # one\n    y.sum()"),
+        ("net(\n    data[0]\n)", "with torch.inference_mode():\n    net(\n        data[0]\n    )"),
+        # A value that is returned would need more than a block around it.
+        ("def f(x):\n    return net(x)\nf(data[0])", ""),
+        ("y = net(data[0]); z = 1", ""),
+        ("net(data[0])\nnet(data[0])", ""),
+    ],
+)  # fmt: skip
+def test_a_call_for_inference_is_put_into_a_block(loop, expected):
+    torch = pytest.importorskip("torch")
+    begin = "import torch\nnet = torch.nn.Linear(2, 2).eval()\n"
+    changed = of_torch(begin + loop, "inference_mode", data=[torch.ones(1, 2)])
+    assert changed == (begin + expected if expected else "")
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("DataLoader(rows, batch_size=2, shuffle=True)",
+         ("DataLoader(rows, sampler=torch.utils.data.BatchSampler(torch.utils.data.RandomSampler(rows), 2,"
+         " drop_last=False), batch_size=None)")),
+        ("DataLoader(rows, 3, pin_memory=False, num_workers=0, drop_last=True)",
+         ("DataLoader(rows, sampler=torch.utils.data.BatchSampler(torch.utils.data.SequentialSampler(rows), 3,"
+         " drop_last=True), batch_size=None, pin_memory=False)")),
+        # What the changed call would leave out.
+        ("DataLoader(rows, 3, generator=None)", ""),
+        ("DataLoader(TensorDataset(torch.ones(4)), 3)", ""),
+    ],
+)  # fmt: skip
+def test_a_loader_of_rows_takes_whole_batches(call, expected):
+    torch = pytest.importorskip("torch")
+    begin = (
+        "import torch\nfrom torch.utils.data import DataLoader, TensorDataset\n"
+        "rows = TensorDataset(torch.arange(10.0))\nloader = "
+    )
+    end = "\nseen = [batch[0].tolist() for batch in loader]"
+    changed = of_torch(begin + call + end, "tensors_in_batches")
+    assert changed == (begin + expected + end if expected else "")
+    if not expected:
+        return
+    batches = []
+    for text in (begin + call + end, changed):
+        namespace = {}
+        torch.manual_seed(3)
+        exec(text, namespace)
+        batches.append(namespace["seen"])
+    assert batches[0] == batches[1]
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 UNKNOWN = object()
 """The value of an expression that is not known without running it."""
+_INDENT = 4 * " "
 _CONTEXT = 2
 """Unchanged lines of a diff on each side of a change."""
 _POSTFIXED = (ast.Call, ast.Name, ast.Attribute, ast.Subscript)
@@ -337,6 +338,52 @@ class Source:
             node.func.value = outer
 
         return Edit([Piece(end, end, method)], call, change)
+
+    def in_block(self, call: ast.Call, header: str) -> Edit | None:
+        """Put the simple statement that makes a call into a block: `with …:`."""
+        for parent in ast.walk(self.tree):
+            for block in _blocks(parent):
+                for statement in block:
+                    is_simple = isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr))
+                    if is_simple and any(node is call for node in ast.walk(statement)):
+                        return self._moved(parent, statement, header)
+        return None
+
+    def _moved(self, parent: ast.AST, statement: ast.stmt, header: str) -> Edit | None:
+        if not self._is_alone(statement):
+            return None
+        first, column = self._start(statement)
+        indent = self._lines[first - 1][:column]
+        pieces = [Piece((first, 0), (first, 0), f"{indent}{header}\n{_INDENT}")]
+        for row in range(first + 1, self._end(statement)[0] + 1):
+            pieces.append(Piece((row, 0), (row, 0), _INDENT))
+        place = statement.lineno, statement.col_offset
+
+        def change(copied: Any) -> None:
+            for block in _blocks(copied):
+                for index, each in enumerate(block):
+                    is_new = getattr(each, "is_new", False)
+                    if (each.lineno, each.col_offset) == place and not is_new:
+                        outer: Any = ast.parse(f"{header}\n pass").body[0]
+                        outer.body = [each]
+                        block[index] = outer
+
+        return Edit(pieces, parent, change)
+
+    def with_other_arguments(self, call: ast.Call, text: str) -> Edit:
+        """Call the same function with other arguments, written as ``a, b=c``."""
+        expression = _expression(f"f({text})")
+        begin = self._end(call.func)
+        end = self._end(call)
+
+        def change(node: Any) -> None:
+            node.args, node.keywords = expression.args, expression.keywords
+
+        return Edit([Piece(begin, end, f"({text})")], call, change)
+
+    def text_of(self, node: ast.expr) -> str:
+        """An expression as it is written."""
+        return ast.get_source_segment(self._python, node) or ""
 
     def replaced(self, node: ast.Constant, text: str) -> Edit:
         """Put another constant in place of one."""

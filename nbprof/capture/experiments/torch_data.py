@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import sys
+from collections.abc import Sequence
 from functools import partial, wraps
 from typing import Any
 
+from nbprof.capture.experiments.edits import located, made_by_program
 from nbprof.capture.experiments.experiment import Change, Experiment
 from nbprof.capture.experiments.observation import Observation
+from nbprof.capture.experiments.source import Located, Source
 from nbprof.capture.experiments.torch_loader import Copied
 from nbprof.capture.experiments.torch_settings import no_gpu
 from nbprof.capture.patches import Patches
@@ -152,6 +156,40 @@ def _not_pinned(observation: Observation) -> str:
     return ""
 
 
+_KEPT = frozenset({"pin_memory"})
+_REPLACED = frozenset({
+    "dataset", "batch_size", "shuffle", "drop_last", "num_workers", "persistent_workers",
+    "prefetch_factor",
+})  # fmt: skip
+
+
+def _in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
+    """The only call that makes the only loader, with a sampler of whole batches."""
+    used = made_by_program(lambda observation: observation.loaders, observed)
+    torch = source.name_of(sys.modules["torch"])
+    if len(used) != 1 or _not_tensors(used[0]) or not torch:
+        return None
+    loader = used[0]
+    kind = type(loader)
+    calls = [call for call in source.calls() if source.value(call.func) is kind]
+    order = type(loader.sampler).__name__
+    if len(calls) != 1 or order not in ("RandomSampler", "SequentialSampler"):
+        return None
+    call = calls[0]
+    given = {str(keyword.arg): keyword.value for keyword in call.keywords}
+    dataset = call.args[0] if call.args else given.get("dataset")
+    if not isinstance(dataset, ast.Name) or given.keys() - _REPLACED - _KEPT or len(call.args) > 3:
+        return None
+    data = f"{torch}.utils.data"
+    sampler = (
+        f"{data}.BatchSampler({data}.{order}({dataset.id}), {loader.batch_size},"
+        f" drop_last={loader.drop_last})"
+    )
+    kept = "".join(f", {name}={source.text_of(given[name])}" for name in _KEPT & given.keys())
+    text = f"{dataset.id}, sampler={sampler}, batch_size=None{kept}"
+    return located(source, source.with_other_arguments(call, text))
+
+
 EXPERIMENTS = (
     Experiment(
         "tensors_in_batches",
@@ -164,6 +202,7 @@ EXPERIMENTS = (
         "+ order = BatchSampler(RandomSampler(dataset), batch_size, drop_last=False)\n"
         "+ DataLoader(dataset, sampler=order, batch_size=None)",
         touches=("loader",),
+        edit=_in_source,
     ),
     Experiment(
         "tensors_on_device",

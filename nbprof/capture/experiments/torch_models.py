@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nbprof.capture.experiments.edits import located, made_by_program, name_of
+from nbprof.capture.experiments.edits import Find, located, made_by_program, name_of
 from nbprof.capture.experiments.experiment import Change, Experiment
 from nbprof.capture.experiments.observation import Observation, around_roots
 from nbprof.capture.experiments.source import Located, Source
@@ -125,10 +126,9 @@ def _for_inference(module: Any, call: Callable[..., Any], args: Any, kwargs: Any
 
 
 class ChannelsLast(Change):
-    """Weights and images have their channels last in memory."""
+    """Weights of convolutions have their channels last in memory, and so what they return."""
 
     def apply(self, patches: Patches) -> None:  # noqa: D102
-        torch = sys.modules["torch"]
         changed: set[int] = set()
 
         def around(module: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -137,12 +137,8 @@ class ChannelsLast(Change):
                 for parameter in module.parameters():
                     if parameter.ndim == 4:
                         self._convert(parameter, patches)
-            images = []
-            for part in args:
-                if getattr(part, "ndim", 0) == 4:
-                    part = part.to(memory_format=torch.channels_last)
-                images.append(part)
-            return call(module, *images, **kwargs)
+            # Convolutions take images in either order, and give them back in that of the weights.
+            return call(module, *args, **kwargs)
 
         around_roots(patches, around)
 
@@ -225,15 +221,50 @@ def _modules(observation: Observation) -> list[Any]:
     return list({id(root.module): root.module for root in observation.roots}.values())
 
 
-def _compiled_in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
-    """A line below the assignment of each module, if the cell makes them."""
+def _below_assignments(code: Callable[[Source, str], str]) -> Find:
+    """A line below the assignment of each module, if the cell makes them.
+
+    Parameters
+    ----------
+    code : callable
+        The line, by the source and the name of the module; empty if it cannot be written.
+    """
+
+    def find(source: Source, observed: Sequence[Observation]) -> Located | None:
+        edits = []
+        for module in made_by_program(_modules, observed):
+            name = name_of(observed, module)
+            statement = source.assignment(name) if name else None
+            line = code(source, name)
+            if statement is None or not line:
+                return None
+            edits.append(source.after(statement, line))
+        return located(source, *edits)
+
+    return find
+
+
+def _with_channels_last(source: Source, name: str) -> str:
+    torch = source.name_of(sys.modules["torch"])
+    return f"{name}.to(memory_format={torch}.channels_last)" if torch else ""
+
+
+def _inference_in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
+    """The only call of each module that is in evaluation mode and has gradients, in a block."""
+    torch = source.name_of(sys.modules["torch"])
+    roots = observed[0].roots
+    modules = {id(root.module): root.module for root in roots if root.graded and not root.training}
     edits = []
-    for module in made_by_program(_modules, observed):
+    for module in modules.values():
         name = name_of(observed, module)
-        statement = source.assignment(name) if name else None
-        if statement is None:
+        calls = [
+            call
+            for call in source.calls()
+            if isinstance(call.func, ast.Name) and call.func.id == name
+        ]
+        if not name or not torch or len(calls) != 1:
             return None
-        edits.append(source.after(statement, f"{name}.compile()"))
+        edits.append(source.in_block(calls[0], f"with {torch}.inference_mode():"))
     return located(source, *edits)
 
 
@@ -247,7 +278,7 @@ EXPERIMENTS = (
         Compiled,
         "+ model.compile()",
         touches=("modules",),
-        edit=_compiled_in_source,
+        edit=_below_assignments(lambda _, name: f"{name}.compile()"),
     ),
     Experiment(
         "bfloat16",
@@ -268,9 +299,9 @@ EXPERIMENTS = (
         ("tensor_cores", "gemm_alignment"),
         _not_channels_last,
         lambda _: ChannelsLast(),
-        "+ model = model.to(memory_format=torch.channels_last)\n"
-        "+ x = x.to(memory_format=torch.channels_last)",
+        "+ model = model.to(memory_format=torch.channels_last)",
         touches=("modules",),
+        edit=_below_assignments(_with_channels_last),
     ),
     Experiment(
         "inference_mode",
@@ -281,5 +312,6 @@ EXPERIMENTS = (
         lambda _: Around(_for_inference),
         "- output = model(x)\n+ with torch.inference_mode():\n+     output = model(x)",
         touches=("modules",),
+        edit=_inference_in_source,
     ),
 )
