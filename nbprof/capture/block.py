@@ -209,6 +209,10 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
             )
         return getattr(result, name)
 
+    def _display_(self) -> Any:
+        # marimo asks the class alone, so that `__getattr__` does not answer.
+        return repr(self) if self.result is None else self.result
+
     def __repr__(self) -> str:
         if self.result is None:
             return f"<nbprof.profile: {self._reason}>"

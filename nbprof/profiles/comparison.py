@@ -14,6 +14,7 @@ from nbprof.analysis.compare import findings as compare_findings
 from nbprof.analysis.compare import verdict as compare_verdict
 from nbprof.core.atomic_write import atomic_write
 from nbprof.core.errors import NbprofError
+from nbprof.display.marimo import ShownByMarimo
 from nbprof.profiles.load import read
 from nbprof.profiles.profile import Profile
 from nbprof.profiles.redaction import Redact, redacted
@@ -89,7 +90,7 @@ def compare(
     return Comparison(profiles)
 
 
-class Comparison:
+class Comparison(ShownByMarimo):
     """Two runs side by side: what got faster or slower, by how much, and whether the difference is
     significant.
 

@@ -600,6 +600,10 @@ class Profile:
             file.write(page)
         return target
 
+    def _display_(self) -> Any:
+        # marimo asks this, and draws widgets.
+        return self.widget()
+
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         return self.mimebundle()
 

@@ -137,6 +137,10 @@ class View(Helped):
         # A last sentence that leads to code on screen says nothing without it.
         return f"{empty.title.rstrip('.')}. {re.sub('[^.]*:$', '', empty.text)}".strip()
 
+    def _display_(self) -> Any:
+        # marimo asks this, and draws widgets.
+        return self.widget() if self._there() else repr(self)
+
     def _repr_mimebundle_(self, **_: Any) -> Any:
         if self._none and not self._there():
             return {"text/plain": repr(self)}

@@ -152,6 +152,10 @@ def staircase(values: Any, *, shift: bool) -> Any:
     return doubled[:-1] if shift else doubled[1:]
 
 
+_MARGIN = 24
+"""Of a page around a figure, in px."""
+
+
 def displayed(figure: Model, drawn: Any) -> Model:
     """The figure, which a notebook shows as it is at the end of a cell, with whatever was changed
     in it.
@@ -174,6 +178,17 @@ def displayed(figure: Model, drawn: Any) -> Model:
         data = {"text/html": bokeh_html.fragment(figure), "text/plain": repr(drawn)}
         display(data, raw=True)  # type: ignore[no-untyped-call]
 
+    def in_frame() -> Any:
+        from nbprof.display.marimo import frame
+        from nbprof.tools import bokeh_html
+
+        item: Any = figure
+        if item.sizing_mode is None:
+            # A frame is as wide as its cell, and what is beyond it is not seen.
+            item.sizing_mode = "stretch_width"
+        return frame(bokeh_html.fragment(figure), (item.height or 0) + _MARGIN)
+
     # Bokeh models accept other attributes only if their names start with an underscore.
     setattr(figure, "_ipython_display_", show)  # noqa: B010  the type knows none of it
+    setattr(figure, "_display_", in_frame)  # noqa: B010  marimo asks this
     return figure

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nbprof.core.errors import NbprofError
+from nbprof.display.marimo import ShownByMarimo
 from nbprof.tools.accessor import Helped, View, accessor
 from nbprof.tools.plot import displayed
 
@@ -20,7 +21,7 @@ _SHOWN = 20
 BY = ("op", "op_type", "task_type", "core", "stream", "iteration", "op_state", "scope")
 
 
-class Part(Helped):
+class Part(Helped, ShownByMarimo):
     """One table of an Ascend profile: `frame`, and `missing`, which says why it has no rows."""
 
     def __init__(self, profile: Shown, name: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nbprof.analysis import roofline
+from nbprof.display.marimo import ShownByMarimo
 from nbprof.tools.accessor import Framed
 from nbprof.tools.plot import displayed
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from nbprof.tools.accessor import Shown
 
 
-class Roofline(Framed):
+class Roofline(ShownByMarimo, Framed):
     """The roofline model: how close each op of compiled programs, or of PyTorch, comes to the
     limits of the device.
 

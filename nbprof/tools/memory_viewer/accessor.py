@@ -12,6 +12,7 @@ import pandas as pd
 from nbprof.analysis.memory import modules as memory_modules
 from nbprof.analysis.memory import viewer as memory_viewer
 from nbprof.core.errors import NbprofError, ReadError
+from nbprof.display.marimo import ShownByMarimo
 from nbprof.hlo import buffers as hlo_buffers
 from nbprof.hlo.hlo import Program
 from nbprof.tools.accessor import View
@@ -27,7 +28,7 @@ _TOLD = 8
 """Buffers that the plain text names."""
 
 
-class ModuleMemory:
+class ModuleMemory(ShownByMarimo):
     """The memory of one compiled program in one memory space; get one from
     `p.memory_viewer[module]`.
 

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from nbprof.display.marimo import ShownByMarimo, frame
+
 if TYPE_CHECKING:
     from nbprof.tools.accessor import Shown
 
 
-class Overview(dict[str, Any]):
+class Overview(ShownByMarimo, dict[str, Any]):
     """A dict that a notebook shows as the tab *Overview*. Copies of it, and what a pickle holds,
     are ordinary dicts.
     """
@@ -55,6 +57,11 @@ class Advice(pd.DataFrame):
 
     def __reduce__(self) -> Any:
         return pd.DataFrame(self).__reduce__()
+
+    def _display_(self) -> Any:
+        if self._profile is None:
+            return pd.DataFrame(self)
+        return frame(self._repr_mimebundle_()[0]["text/html"])
 
     def _repr_mimebundle_(self, **_: Any) -> Any:
         if self._profile is None:
