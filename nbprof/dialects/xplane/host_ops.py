@@ -123,7 +123,7 @@ def _called_by_dataset(placed: Placed) -> Flags:
     runs = runs[of_calls(trace, placed.host.astype(np.int64), calls, runs)]
     inside = np.full(len(events), -1, np.int64)
     inside[np.concatenate([calls, runs])] = 1
-    return inherit(events.parent, events.depth, inside) == 1
+    return np.asarray(inherit(events.parent, events.depth, inside) == 1, np.bool_)
 
 
 _EXECUTOR = "ExecutorState::Process"
