@@ -8,6 +8,7 @@ import pandas as pd
 
 from nbprof.analysis.memory import alive, memory
 from nbprof.analysis.memory import ops as memory_ops
+from nbprof.analysis.memory import roles as memory_roles
 from nbprof.core import trim
 from nbprof.core.guard import guarded
 from nbprof.run.combine import before, below, stacked
@@ -113,3 +114,24 @@ class MemoryFrames(StepFrames):
     def memory_peak(self) -> pd.DataFrame:
         """Allocations alive at the peak of each allocator."""
         return alive.at_peak(self.memory_timeline, self.memory_summary)
+
+    @cached
+    def _memory_roles(self) -> memory_roles.Roles:
+        return memory_roles.roles(self.activity, self.memory_timeline, self.trace.events)
+
+    @frame(combine=_stack_allocators, phase=Phase.REST)
+    def memory_roles(self) -> pd.DataFrame:
+        """What the memory at the peak of each allocator is used for."""
+        return self._memory_roles.peak
+
+    @frame(combine=below("time_ms"), phase=Phase.LARGEST)
+    def _memory_roles_of_largest(self) -> pd.DataFrame:
+        return self._memory_roles.over_time
+
+    @property
+    def memory_roles_over_time(self) -> pd.DataFrame:
+        """What memory is used for over time, of the allocators in `memory_drawn`."""
+        rows = self._memory_roles_of_largest
+        if self.parts is None or self.memory_largest is None or len(self.hosts) == 1:
+            return rows
+        return rows.assign(memory_id=f"{self.memory_largest} " + rows["memory_id"])

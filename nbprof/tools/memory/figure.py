@@ -50,7 +50,7 @@ def memory(
     chosen = _allocator(run, memory_id)
     drawn = memory_view.of_id(run.memory_drawn, chosen)
     frame = drawn if len(drawn) else memory_view.of_id(run.memory_timeline, chosen)
-    frame = frame.iloc[memory_view.sample(floats(frame["in_use_bytes"]))]
+    frame = frame.iloc[sample(floats(frame["in_use_bytes"]))]
     data = _memory_columns(frame)
     defaults = {
         "width": width,

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.analysis.memory import alive as memory_alive
+from nbprof.analysis.memory.sample import sample
 from nbprof.core.runs import rows_by_code
 from nbprof.dialects.xplane.memory import DATA_TYPES
 from nbprof.display import wording
@@ -22,7 +23,6 @@ from nbprof.tools.tables import floats, table
 if TYPE_CHECKING:
     from nbprof.run.run import Run
 
-MOST_POINTS = 1000
 MOST_ALIVE = 1000
 MOST_BLOCKS = 8000
 """Blocks in the tables of all moments, for all allocators together; they add up to a fifth to the
@@ -117,29 +117,6 @@ def _of_largest(run: Run, allocators: int) -> str:
     return (
         f"Shown is **{run.memory_largest}**, which has the highest peak; the last table has"
         f" {listed}."
-    )
-
-
-def sample(in_use: npt.NDArray[np.float64], limit: int = MOST_POINTS) -> npt.NDArray[np.int64]:
-    """The rows to keep of a timeline: of each of `most` boxes the first row with the largest use,
-    so that every maximum stays.
-
-    The boxes are those of XProf: `c` of `n // most` rows, then the rest of one more.
-    """
-    count = len(in_use)
-    if count <= limit:
-        return np.arange(count)
-    width = count // limit
-    narrow = limit * (width + 1) - count
-    sizes = np.where(np.arange(limit) < narrow, width, width + 1)
-    starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
-    safe = np.where(np.isnan(in_use), -np.inf, in_use)
-    return np.array(
-        [
-            start + int(np.argmax(safe[start : start + size]))
-            for start, size in zip(starts, sizes, strict=True)
-        ],
-        np.int64,
     )
 
 
