@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pandas as pd
 
+from nbprof.analysis.memory.sample import sample
 from nbprof.core.errors import NbprofError
 from nbprof.display.categories import FRAGMENTATION, FREE, HEAP, STACK
 from nbprof.tools.memory import payload as memory_view
