@@ -10,13 +10,15 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.analysis.memory import alive as memory_alive
+from nbprof.analysis.memory.roles import column
 from nbprof.analysis.memory.sample import sample
+from nbprof.core.memory_roles import IN_USE, RESERVED, UNKNOWN
 from nbprof.core.runs import rows_by_code
 from nbprof.dialects.xplane.memory import DATA_TYPES
 from nbprof.display import wording
 from nbprof.display.codec import Delta, coded, numbers, short
 from nbprof.tools.common import by_jax, by_torch, bytes_figure, figure, unknown
-from nbprof.tools.memory.parts import Memory, MemoryId, Moments
+from nbprof.tools.memory.parts import Memory, MemoryId, Moments, RoleBytes, Roles
 from nbprof.tools.parts import Empty, Figure, Table
 from nbprof.tools.tables import floats, table
 
@@ -41,6 +43,9 @@ _SUMMARY = (
     "allocations",
     "deallocations",
 )
+_ROLES = ("role", "bytes", "percent", "blocks")
+LEAST_KNOWN = 5.0
+"""Percent of the peak of which the role is known, for a chart of roles."""
 MOST_OPS = 200
 """Ops listed for each allocator: those that allocated most."""
 _WHOLE = ["time_ms", "step", "in_use_bytes", "fragmentation", "address"]
@@ -163,7 +168,27 @@ def _allocator(
         moments=_moments(rows, own_rows, drawn, limit),
         ops=table(_largest_ops(ops), "memory.ops", _OPS),
         ops_left_out=_ops_left_out(len(ops) - MOST_OPS),
+        roles=_roles(run, row["memory_id"], events),
     )
+
+
+def _roles(run: Run, memory_id: object, events: pd.DataFrame) -> Roles | None:
+    """What the memory is used for, at the peak and at the drawn events; None where too little of it
+    is known for a chart.
+    """
+    peak = of_id(run.memory_roles, memory_id)
+    known = peak["percent"][~peak["role"].isin([UNKNOWN, RESERVED])].sum()
+    if known < LEAST_KNOWN:
+        return None
+    rows = of_id(run.memory_roles_over_time, memory_id)
+    if not np.array_equal(rows["time_ms"].to_numpy(), events["time_ms"].to_numpy()):
+        return None
+    series = []
+    for role in IN_USE:
+        sizes = floats(rows[column(role)])
+        if sizes.any():
+            series.append(RoleBytes(role=role, bytes=numbers(sizes)))
+    return Roles(peak=table(peak, "memory.roles", _ROLES), series=series)
 
 
 def _alive(rows: pd.DataFrame) -> Table:
