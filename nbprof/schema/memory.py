@@ -116,6 +116,18 @@ SCHEMA: dict[str, list[Col]] = {
             "Int64",
         ),
     ],
+    "memory.kept": [
+        text("memory_id", "Memory", "Name of the allocator."),
+        text("role", "Role", "What the memory is used for; unknown where nothing proves it."),
+        text("op", "Op", "Op that allocated the blocks; empty outside of ops.", "code"),
+        text(
+            "module", "Module", "Modules around the op, where Python's calls were recorded.", "code"
+        ),
+        count("steps", "Steps", "Steps, without the last one, that left such blocks behind."),
+        count("blocks", "Blocks", "Blocks allocated in these steps and never freed."),
+        size("bytes", "Bytes", "Memory of these blocks."),
+        size("bytes_per_step", "Per step", "Bytes divided by these steps.", "float64"),
+    ],
     "memory.variables": [
         text("holder", "Holder", "variable, output, traceback, module, thread or other."),
         text("name", "Name", "What keeps the arrays alive, as it is written in Python.", "code"),

@@ -24,7 +24,7 @@ def record(record):
     """Record a function that uses PyTorch and give the recording."""
 
     def recorded(function):
-        return record(function, source="import torch")
+        return record(function, source="import torch", steps="all")
 
     return recorded
 
@@ -150,10 +150,27 @@ def test_buffers_are_not_parameters(torch, record, profile):
 def test_outputs_that_a_list_keeps_are_activations(mlp, record, profile):
     kept = []
     training = mlp()
-    rows = checked(profile(record(lambda: training.train(kept=kept))))
-    assert len(kept) == STEPS
-    # `loss` and its weight are those of the last step.
-    assert rows["activations_bytes"].iloc[-1] >= STEPS * 4 * BATCH * CLASSES
+    p = profile(record(lambda: training.train(24, kept)))
+    rows = checked(p)
+    assert len(kept) == 24
+    assert rows["activations_bytes"].iloc[-1] >= 24 * 4 * BATCH * CLASSES
+    left = p.memory.kept.iloc[0]
+    assert (left["role"], left["op"], left["steps"]) == ("activations", "aten::addmm", 23)
+    assert left["bytes_per_step"] == 4 * BATCH * CLASSES
+    # What was made once: nothing by this optimizer.
+    assert (p.memory.kept["steps"] > 1).tolist() == [True] * len(p.memory.kept)
+    (finding,) = p.advice[p.advice["rule"] == "memory_growth"].to_dict("records")
+    assert "allocated by aten::addmm (activations)" in finding["evidence"]
+
+
+def test_what_is_made_once_is_no_leak(mlp, record, profile):
+    training = mlp("Adam")
+    p = profile(record(lambda: training.train(12)))
+    kept = p.memory.kept
+    assert set(kept["role"]) == {"optimizer state"}
+    assert set(kept["steps"]) == {1}
+    assert kept["bytes"].sum() == 2 * PARAMETERS + 4 * len(WEIGHTS)
+    assert not (p.advice["rule"] == "memory_growth").any()
 
 
 def test_batches_of_a_loader_are_inputs(torch, record, profile):

@@ -53,10 +53,13 @@ class Roles(NamedTuple):
         The columns of `p.memory.roles`.
     over_time : DataFrame
         The columns of `p.memory.roles_over_time`.
+    kept : DataFrame
+        The columns of `p.memory.kept`.
     """
 
     peak: pd.DataFrame
     over_time: pd.DataFrame
+    kept: pd.DataFrame
 
 
 def roles(activity: act.Activity, timeline: pd.DataFrame, events: Events) -> Roles:
@@ -75,14 +78,54 @@ def roles(activity: act.Activity, timeline: pd.DataFrame, events: Events) -> Rol
     """
     peaks: list[pd.DataFrame] = []
     moments: list[pd.DataFrame] = []
+    kept = frames.empty("memory.kept")
     if len(timeline) and (len(activity.torch_ops) or len(activity.known_tensors)):
         blocks = _Blocks(activity, timeline, events)
+        kept = _kept(blocks, activity, timeline)
         for number, memory_id in enumerate(blocks.memories):
             of_memory = _Allocator(blocks, number, timeline)
             if of_memory.tells:
                 peaks.append(of_memory.peak().assign(memory_id=memory_id))
                 moments.append(of_memory.over_time().assign(memory_id=memory_id))
-    return Roles(_joined("memory.roles", peaks), _joined("memory.roles_over_time", moments))
+    return Roles(_joined("memory.roles", peaks), _joined("memory.roles_over_time", moments), kept)
+
+
+def _kept(blocks: _Blocks, activity: act.Activity, timeline: pd.DataFrame) -> pd.DataFrame:
+    """What steps but the last leave behind: the columns of `p.memory.kept`."""
+    step = timeline["step"].to_numpy(np.float64, na_value=np.nan)[blocks.begin]
+    host = blocks.host[blocks.begin]
+    last = pd.Series(step).groupby(host).transform("max").to_numpy(np.float64)
+    rows = np.flatnonzero((step < last) & (blocks.end == len(blocks.address)))
+    if not len(rows):
+        return frames.empty("memory.kept")
+    begun = blocks.begin[rows]
+    modules = np.full(len(rows), "", object)
+    if activity.torch_stacks is not None:
+        stack = np.append(activity.torch_ops.stack, -1)[blocks.around[begun]]
+        modules = np.append(activity.torch_stacks.path, "")[stack]
+    table = pd.DataFrame(
+        {
+            "memory_id": np.asarray(blocks.memories, object)[blocks.memory[begun]],
+            "role": np.array(IN_USE, object)[blocks.role[rows]],
+            "op": timeline["op"].to_numpy(object)[begun],
+            "module": modules,
+            "step": step[rows],
+            "bytes": blocks.size[rows],
+        }
+    )
+    by_place = table.groupby(["memory_id", "role", "op", "module"], sort=False)
+    kept = by_place.agg(
+        steps=("step", "nunique"), blocks=("bytes", "size"), bytes=("bytes", "sum")
+    ).reset_index()
+    kept["bytes_per_step"] = kept["bytes"] / kept["steps"]
+    return in_order(frames.typed("memory.kept", kept[frames.names("memory.kept")]))
+
+
+def in_order(kept: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `p.memory.kept`: what most steps leave behind first, then most bytes."""
+    return kept.sort_values(
+        ["steps", "bytes"], ascending=[False, False], kind="stable", ignore_index=True
+    )
 
 
 def _joined(name: str, parts: list[pd.DataFrame]) -> pd.DataFrame:
@@ -199,6 +242,8 @@ class _Blocks:
     size : int64[k]
     role : int64[k]
         Index into `IN_USE`.
+    around : int64[n]
+        By event: row of the innermost op around it, -1 for none.
     """
 
     def __init__(self, activity: act.Activity, timeline: pd.DataFrame, events: Events) -> None:
@@ -216,8 +261,8 @@ class _Blocks:
         self.size = timeline["allocated_bytes"].to_numpy(np.int64, na_value=0)[self.begin]
         self.role = np.full(len(self.begin), _UNKNOWN)
         ops = _Ops(activity)
-        around = ops.around(event, events.lane[event], self.time, events.lane)
-        self._by_times(ops, around, timeline, is_allocation)
+        self.around = ops.around(event, events.lane[event], self.time, events.lane)
+        self._by_times(ops, self.around, timeline, is_allocation)
         self._by_tensors()
 
     def _following(self) -> Int64s:

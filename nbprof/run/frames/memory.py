@@ -47,6 +47,11 @@ def _stack_ops(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
     return memory_ops.in_order(_stack_allocators(values, hosts))
 
 
+def _stack_kept(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
+    """What the steps of each host leave behind."""
+    return memory_roles.in_order(_stack_allocators(values, hosts))
+
+
 class MemoryFrames(StepFrames):
     """Allocator events, and what they add up to."""
 
@@ -123,6 +128,11 @@ class MemoryFrames(StepFrames):
     def memory_roles(self) -> pd.DataFrame:
         """What the memory at the peak of each allocator is used for."""
         return self._memory_roles.peak
+
+    @frame(combine=_stack_kept, phase=Phase.REST)
+    def memory_kept(self) -> pd.DataFrame:
+        """What steps leave behind, by role and op."""
+        return self._memory_roles.kept
 
     @frame(combine=below("time_ms"), phase=Phase.LARGEST)
     def _memory_roles_of_largest(self) -> pd.DataFrame:

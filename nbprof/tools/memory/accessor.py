@@ -123,6 +123,17 @@ class Memory(View):
         return rows.copy()
 
     @property
+    def kept(self) -> pd.DataFrame:
+        """What steps leave behind: blocks that were allocated in a step before the last one and
+        never freed, by role and op; those of most steps first.
+
+        What a single step leaves (`steps` is 1) is made once, such as the state of an optimizer;
+        what each step leaves is a leak, or something that the program collects.
+        """
+        kept: pd.DataFrame = self._profile.run.memory_kept
+        return kept.copy()
+
+    @property
     def variables(self) -> pd.DataFrame:
         """Variables, outputs, tracebacks, modules and threads that keep arrays alive in this kernel
         now, not when it was recorded, by device, most memory first.
