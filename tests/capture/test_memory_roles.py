@@ -10,6 +10,7 @@ import weakref
 import numpy as np
 import pytest
 
+import nbprof
 from nbprof.core.memory_roles import TENSORS
 from nbprof.profiles.load import load
 
@@ -116,8 +117,6 @@ def test_activations_are_those_that_the_forward_pass_leaves(mlp, record, profile
 
 
 def test_without_gradients_nothing_is_an_activation(torch, mlp, record, profile):
-    import nbprof
-
     model = mlp().model
 
     def run():
@@ -129,6 +128,22 @@ def test_without_gradients_nothing_is_an_activation(torch, mlp, record, profile)
     assert rows["activations_bytes"].max() == rows["gradients_bytes"].max() == 0
     assert rows["parameters_bytes"].min() == PARAMETERS
     assert rows["temporaries_bytes"].max() >= 4 * BATCH * HIDDEN
+
+
+def test_what_grew_from_one_run_to_another(mlp, record, profile):
+    """A larger batch takes activations, another optimizer state; parameters are the same."""
+    small, large = mlp(), mlp("SGD", momentum=0.9)
+    large.x, large.y = large.x.repeat(2, 1), large.y.repeat(2)
+    runs = [profile(record(training.train)) for training in (small, large)]
+    rows = nbprof.compare(*runs).memory.set_index("role")
+    sides = [run.memory.roles.set_index("role")["bytes"] for run in runs]
+    for column, side in zip(("before_bytes", "after_bytes"), sides, strict=True):
+        assert rows[column][rows[column] > 0].to_dict() == side.to_dict()
+    assert rows["change_bytes"].tolist() == sorted(rows["change_bytes"], key=abs, reverse=True)
+    assert rows.loc["optimizer state", "change_bytes"] == PARAMETERS
+    # Both models are there in both recordings.
+    assert rows.loc["parameters"].tolist() == [2 * PARAMETERS, 2 * PARAMETERS, 0]
+    assert rows["change_bytes"].sum() == sides[1].sum() - sides[0].sum()
 
 
 def test_buffers_are_not_parameters(torch, record, profile):

@@ -1,4 +1,4 @@
-"""What the blocks of PyTorch's caching allocator are used for, by the stacks that allocated them."""
+"""What blocks of PyTorch's caching allocator are used for, by the stacks that allocated them."""
 
 from __future__ import annotations
 

@@ -129,6 +129,15 @@ class MemoryFrames(StepFrames):
         """What the memory at the peak of each allocator is used for."""
         return self._memory_roles.peak
 
+    @property
+    def memory_roles_of_leading(self) -> pd.DataFrame:
+        """The rows of `memory_roles` of the allocator whose peak stands for the run."""
+        leading = memory.leading(self.memory_summary, self.hosts, on_device=True)
+        if not len(leading):
+            leading = memory.leading(self.memory_summary, self.hosts, on_device=False)
+        rows: pd.DataFrame = self.memory_roles
+        return rows[rows["memory_id"].isin(leading["memory_id"])]
+
     @frame(combine=_stack_kept, phase=Phase.REST)
     def memory_kept(self) -> pd.DataFrame:
         """What steps leave behind, by role and op."""
