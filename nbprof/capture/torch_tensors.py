@@ -14,8 +14,8 @@ from typing import Any
 
 from nbprof.core.memory_roles import BUFFERS, OPTIMIZER_STATE, PARAMETERS
 
-_MOST_GRADIENTS = 200_000
-"""Gradients that are noted in a recording, counted anew in each step."""
+_MOST_GRADIENTS = 50_000
+"""Gradients that are noted while a recording runs, counted anew each time."""
 _DEPTH = 4
 """Containers in containers of an optimizer's state that are looked into."""
 
@@ -37,9 +37,13 @@ class KnownTensors:
         self._sets: dict[tuple[_Place, ...], int] = {}
         self._seen: list[tuple[int, int]] = []
         self._left = _MOST_GRADIENTS
+        self._steps: dict[int, int] = {}
+        """Steps of each optimizer so far, by its identity."""
 
     def begin(self) -> None:
-        """Note the gradients at the end of each optimizer step from here on."""
+        """From here on, note the gradients at the end of the 1st, 2nd, 4th, 8th … step of each
+        optimizer: a thousand of them take some milliseconds.
+        """
         from torch.optim.optimizer import (  # type: ignore[import-not-found,unused-ignore]
             register_optimizer_step_post_hook,
         )
@@ -47,7 +51,9 @@ class KnownTensors:
         def stepped(optimizer: Any, *_: Any) -> None:
             # A part of an optimizer that cannot be read leaves its gradients unknown.
             try:
-                self._note([optimizer])
+                steps = self._steps[id(optimizer)] = self._steps.get(id(optimizer), 0) + 1
+                if not steps & (steps - 1):
+                    self._note([optimizer])
             except Exception:
                 self._left = 0
 

@@ -28,7 +28,7 @@ IN_USE = (
 
 TENSORS = "nbprof_tensors"
 """Key of the metadata of a PyTorch trace: the tensors of models and optimizers that were alive when
-the recording ended, and the gradients at the end of each optimizer step.
+the recording ended, and the gradients then and at the end of some optimizer steps.
 
 `tensors`: lists of role, type and number of the device, address and bytes of the storage.
 `gradients`: lists of Unix time in ns and position in `sets`; a set has lists of type and number of

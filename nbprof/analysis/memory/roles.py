@@ -35,6 +35,7 @@ from nbprof.schema import frames
 
 _NUMBER = {role: number for number, role in enumerate(IN_USE)}
 _UNKNOWN = _NUMBER[UNKNOWN]
+_LARGEST = int(np.iinfo(np.int64).max)
 _FORWARD, _LOADER, _OPTIMIZER, _ZERO_GRAD, _BACKWARD, _COLLECTIVE = range(6)
 """What an op is part of; the highest of those around it counts."""
 _COLLECTIVES = re.compile(
@@ -435,12 +436,14 @@ class _Allocator:
         self._own = np.flatnonzero(blocks.memory[blocks.begin] == memory)
         self._role = blocks.role[self._own]
         self._before = blocks.before(memory)
-        if self._rest().min(initial=0) < 0:
-            # Tensors of a memory that this allocator does not count.
-            self._before = np.zeros_like(self._before)
-        if self._rest().min(initial=0) < 0:
+        # What is in use and in none of the blocks was there when the recording began.
+        earlier = int((self._in_use - self._bytes_of(self._role >= 0)).min(initial=_LARGEST))
+        if earlier < 0:
             # The totals contradict the blocks.
             self._role = np.full(len(self._own), _UNKNOWN)
+        if earlier < self._before.sum():
+            # Tensors of a memory that this allocator does not count.
+            self._before = np.zeros_like(self._before)
         is_known = self._role != _UNKNOWN
         self.tells = bool(len(self._events)) and bool(is_known.any() or self._before.any())
 

@@ -141,6 +141,9 @@ def _allocator(
     peak = wording.real(row["peak_bytes"]) or 0.0
     step = _peak_step(full, use, row)
     ops = of_id(run.memory_ops, row["memory_id"])
+    roles = of_id(run.memory_roles, row["memory_id"])
+    # Only a row of tensors that were there before the recording has no number of blocks.
+    row["models"] = (roles["blocks"].isna() & ~roles["role"].isin([UNKNOWN, RESERVED])).any()
     return MemoryId(
         memory_id=str(row["memory_id"]),
         figures=_figures(row, full, _in_unit(run, step)),
@@ -168,15 +171,14 @@ def _allocator(
         moments=_moments(rows, own_rows, drawn, limit),
         ops=table(_largest_ops(ops), "memory.ops", _OPS),
         ops_left_out=_ops_left_out(len(ops) - MOST_OPS),
-        roles=_roles(run, row["memory_id"], events),
+        roles=_roles(run, roles, row["memory_id"], events),
     )
 
 
-def _roles(run: Run, memory_id: object, events: pd.DataFrame) -> Roles | None:
+def _roles(run: Run, peak: pd.DataFrame, memory_id: object, events: pd.DataFrame) -> Roles | None:
     """What the memory is used for, at the peak and at the drawn events; None where too little of it
     is known for a chart.
     """
-    peak = of_id(run.memory_roles, memory_id)
     known = peak["percent"][~peak["role"].isin([UNKNOWN, RESERVED])].sum()
     if known < LEAST_KNOWN:
         return None
@@ -314,6 +316,8 @@ def _torch_figures(row: dict[Any, Any], when: str) -> list[Figure]:
     note = when
     if not row["whole"]:
         note = "sum of recorded events; excludes memory allocated earlier"
+        if row["models"]:
+            note = "sum of recorded events and models; excludes other memory allocated earlier"
     elif capacity and peak is not None:
         note = f"of {wording.size(capacity)} ({wording.percent(100 * peak / capacity)})"
     figures = [bytes_figure("peak", "Peak, in this capture", peak, note)]
