@@ -73,7 +73,8 @@ export function plot(
       peak < 0 ? "" : ` at ${num(id.time_ms[peak], 1)} ms`
     }. Arrow keys step through ${num(n)} events.`,
     draw: (context, width) => {
-      const { bg, fg2, ink, accent, font, tints, bytes } = theme();
+      const { bg, fg2, ink, accent, font, tints } = theme();
+      const other = colour("--c-other");
       draw(context, width, HEIGHT, {
         id,
         from,
@@ -83,7 +84,7 @@ export function plot(
         peak,
         hover: pointer.row,
         pinned,
-        parts: roles.map(({ role, upTo }) => ({ upTo, colour: tints[tintOf(role)] ?? bytes })),
+        parts: roles.map(({ role, upTo }) => ({ upTo, colour: tints[tintOf(role)] ?? other })),
         colours: {
           stack: colour("--m-stack"),
           heap: colour("--m-heap"),

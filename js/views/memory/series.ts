@@ -30,7 +30,7 @@ export function sampleAt(id: MemoryId, time: number, slack: number): number {
 const better = (id: MemoryId, a: number, b: number): number =>
   a < 0 || (id.in_use_bytes[b] as number) > (id.in_use_bytes[a] as number) ? b : a;
 
-/** Which of the eight tints a role has; what is unknown is as grey as bytes without a role. */
+/** Which of the eight tints a role has; what is unknown is grey. */
 const TINT: Record<string, number> = {
   parameters: 2,
   buffers: 5,
@@ -42,7 +42,7 @@ const TINT: Record<string, number> = {
   communication: 7,
 };
 
-/** The tint of a role, from 0; -1 for the colour of bytes. */
+/** The tint of a role, from 0; -1 for grey. */
 export const tintOf = (role: string): number => TINT[role] ?? -1;
 
 /** By role from the bottom: the bytes of it and of those below, by event. */

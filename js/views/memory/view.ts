@@ -131,7 +131,7 @@ function timeline(
 /** The square of a role, in its colour in the plot. */
 const square = (role: string): HTMLElement => {
   const tint = tintOf(role);
-  return swatch(tint < 0 ? "mem" : `t${tint}`);
+  return swatch(tint < 0 ? "other" : `t${tint}`);
 };
 
 /** What the memory at the peak is used for; nothing where next to none of it is known. */

@@ -17,6 +17,7 @@ from nbprof.core.runs import rows_by_code
 from nbprof.dialects.xplane.memory import DATA_TYPES
 from nbprof.display import wording
 from nbprof.display.codec import Delta, coded, numbers, short
+from nbprof.schema import frames
 from nbprof.tools.common import by_jax, by_torch, bytes_figure, figure, unknown
 from nbprof.tools.memory.parts import Memory, MemoryId, Moments, RoleBytes, Roles
 from nbprof.tools.parts import Empty, Figure, Table
@@ -190,7 +191,10 @@ def _roles(run: Run, peak: pd.DataFrame, memory_id: object, events: pd.DataFrame
         sizes = floats(rows[column(role)])
         if sizes.any():
             series.append(RoleBytes(role=role, bytes=numbers(sizes)))
-    return Roles(peak=table(peak, "memory.roles", _ROLES), series=series)
+    by_role = table(peak, "memory.roles", _ROLES)
+    by_role.head("percent").label = "% in use"
+    by_role.head("percent").help = frames.column("memory.roles", "percent").help
+    return Roles(peak=by_role, series=series)
 
 
 def _alive(rows: pd.DataFrame) -> Table:
