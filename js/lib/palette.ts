@@ -19,9 +19,6 @@ export interface Theme extends Palette {
   font: string;
 }
 
-/** How many muted tints there are, for names and for what memory is used for. */
-const TINTS = 8;
-
 /** The colour of a step-time category by its key. */
 export const categoryColour = (theme: Theme, key: string): string =>
   theme.categories[CATEGORIES.findIndex((category) => category.key === key)] ?? theme.fg2;
@@ -65,7 +62,8 @@ export function themeReader(el: Element): () => Theme {
       bytes: colour("--m-heap"),
       font: style.fontFamily,
       categories,
-      tints: Array.from({ length: TINTS }, (_, i) => colour(`--t${i}`)),
+      // Muted ones, for names and for what memory is used for.
+      tints: [..."01234567"].map((i) => colour(`--t${i}`)),
       onCategory: categories.map(inkOn),
       onTint: "#15191e",
     };

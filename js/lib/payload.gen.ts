@@ -758,7 +758,7 @@ export interface Moments {
   rest: string;
 }
 
-/** What memory is used for. See nbprof.tools.memory.parts. */
+/** Memory by role. See nbprof.tools.memory.parts. */
 export interface Roles {
   peak: Table;
   series: RoleBytes[];
@@ -768,6 +768,7 @@ export interface Roles {
 export interface RoleBytes {
   role: string;
   bytes: NumberArray;
+  tint: number;
 }
 
 /** PyTorch's caching allocator, a device each. See nbprof.tools.allocator.parts. */

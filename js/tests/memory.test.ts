@@ -11,7 +11,6 @@ import {
   sampleAt,
   stacked,
   timeTicks,
-  tintOf,
 } from "../views/memory/series.js";
 
 const MiB = 1024 ** 2;
@@ -52,24 +51,19 @@ describe("roles", () => {
   const roles = {
     peak: { columns: [], data: {}, rows: 0 },
     series: [
-      { role: "parameters", bytes: Uint8Array.of(4, 4, 4) },
-      { role: "gradients", bytes: Uint8Array.of(0, 3, 0) },
-      { role: "unknown", bytes: Uint8Array.of(1, 0, 2) },
+      { role: "parameters", bytes: Uint8Array.of(4, 4, 4), tint: 2 },
+      { role: "gradients", bytes: Uint8Array.of(0, 3, 0), tint: 3 },
+      { role: "unknown", bytes: Uint8Array.of(1, 0, 2), tint: -1 },
     ],
   };
   const id = memory([0, 1, 2], [5, 7, 6], { roles });
   it("stand on each other up to what is in use", () => {
-    expect(stacked(id).map(({ role, upTo }) => [role, ...upTo])).toEqual([
-      ["parameters", 4, 4, 4],
-      ["gradients", 4, 7, 4],
-      ["unknown", 5, 7, 6],
+    expect(stacked(id).map(({ tint, upTo }) => [tint, ...upTo])).toEqual([
+      [2, 4, 4, 4],
+      [3, 4, 7, 4],
+      [-1, 5, 7, 6],
     ]);
     expect(stacked(memory([0], [1]))).toEqual([]);
-  });
-  it("have colours of their own, but for the unknown one", () => {
-    const tints = stacked(id).map(({ role }) => tintOf(role));
-    expect(new Set(tints).size).toBe(3);
-    expect(tints.at(-1)).toBe(-1);
   });
   it("are named for a moment where there is some of them", () => {
     const rows = cardRows(id, 1).rows ?? [];

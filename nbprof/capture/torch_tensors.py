@@ -1,4 +1,4 @@
-"""Which memory holds parameters, gradients and the state of optimizers, by the objects themselves.
+"""Addresses of parameters, gradients and the state of optimizers, by the objects themselves.
 
 Their addresses go into the trace, where the allocator's events have the same. No tensor is kept
 alive, and nothing of a tensor is read but where its storage is.
@@ -19,7 +19,7 @@ _MOST_GRADIENTS = 50_000
 _DEPTH = 4
 """Containers in containers of an optimizer's state that are looked into."""
 
-_Place = tuple[str, int, int, int]
+_Storage = tuple[str, int, int, int]
 """Type and number of the device, address and bytes of a storage."""
 
 
@@ -34,7 +34,7 @@ class KnownTensors:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._hook: Any = None
-        self._sets: dict[tuple[_Place, ...], int] = {}
+        self._sets: dict[tuple[_Storage, ...], int] = {}
         self._seen: list[tuple[int, int]] = []
         self._left = _MOST_GRADIENTS
         self._steps: dict[int, int] = {}
@@ -44,7 +44,7 @@ class KnownTensors:
         """From here on, note the gradients at the end of the 1st, 2nd, 4th, 8th … step of each
         optimizer: a thousand of them take some milliseconds.
         """
-        from torch.optim.optimizer import (  # type: ignore[import-not-found,unused-ignore]
+        from torch.optim.optimizer import (  # type: ignore[import-not-objects,unused-ignore]
             register_optimizer_step_post_hook,
         )
 
@@ -66,26 +66,26 @@ class KnownTensors:
             hook.remove()
 
     def end(self) -> str:
-        """What was found, as JSON for the trace (`nbprof.core.memory_roles.TENSORS`)."""
+        """The addresses, as JSON for the trace (`nbprof.core.memory_roles.TENSORS`)."""
         self.cancel()
         modules, optimizers = _live(self._torch)
         self._left = _MOST_GRADIENTS
         self._note(optimizers, modules)
-        tensors: dict[_Place, str] = {}
-        for role, found in (
+        tensors: dict[_Storage, str] = {}
+        for role, objects in (
             (OPTIMIZER_STATE, _states(optimizers)),
             (BUFFERS, _members(modules, "_buffers")),
             (PARAMETERS, _members(modules, "_parameters")),
             (PARAMETERS, _parameters(optimizers)),
         ):
-            for tensor in found:
-                place = self._place(tensor)
+            for tensor in objects:
+                storage = self._storage_of(tensor)
                 # A view of a parameter in an optimizer's state is still the parameter.
-                if place is not None:
-                    tensors[place] = role
+                if storage is not None:
+                    tensors[storage] = role
         return json.dumps(
             {
-                "tensors": [[role, *place] for place, role in tensors.items()],
+                "tensors": [[role, *storage] for storage, role in tensors.items()],
                 "gradients": self._seen,
                 "sets": list(self._sets),
             }
@@ -95,30 +95,30 @@ class KnownTensors:
         """Note the gradients that there are now."""
         if self._left <= 0:
             return
-        places: dict[_Place, None] = {}
-        for found in (_parameters(optimizers), _members(modules, "_parameters")):
-            for tensor in found:
-                place = self._place(getattr(tensor, "grad", None))
-                if place is not None:
-                    places[place] = None
-        if not places:
+        storages: dict[_Storage, None] = {}
+        for objects in (_parameters(optimizers), _members(modules, "_parameters")):
+            for tensor in objects:
+                storage = self._storage_of(getattr(tensor, "grad", None))
+                if storage is not None:
+                    storages[storage] = None
+        if not storages:
             return
-        gradients = tuple(places)
+        gradients = tuple(storages)
         self._left -= len(gradients)
         number = self._sets.setdefault(gradients, len(self._sets))
         self._seen.append((time.time_ns(), number))
 
-    def _place(self, tensor: Any) -> _Place | None:
-        """Where the storage of a tensor is; None if it has none that an allocator handed out."""
+    def _storage_of(self, tensor: Any) -> _Storage | None:
+        """The storage of a tensor; None if it has none that an allocator handed out."""
         if not isinstance(tensor, self._torch.Tensor):
             return None
         try:
             # A DTensor is the part of it that is here.
             local = getattr(tensor, "_local_tensor", tensor)
-            storage, device = local.untyped_storage(), local.device
-            address, size = storage.data_ptr(), storage.nbytes()
+            memory, device = local.untyped_storage(), local.device
+            address, size = memory.data_ptr(), memory.nbytes()
             # Memory of NumPy, of a file or of several processes is not the allocator's.
-            owned = device.type != "cpu" or storage.resizable()
+            owned = device.type != "cpu" or memory.resizable()
         except Exception:
             # Tensors without memory: fake ones, sparse ones, those not yet initialised.
             return None
@@ -130,7 +130,7 @@ class KnownTensors:
 def _live(torch: Any) -> tuple[list[Any], list[Any]]:
     """All modules and optimizers that there are, whoever holds them."""
     bases = torch.nn.Module, torch.optim.Optimizer
-    found: tuple[list[Any], list[Any]] = [], []
+    objects: tuple[list[Any], list[Any]] = [], []
     kinds: dict[type, int] = {}
     for each in gc.get_objects():
         kind = type(each)
@@ -138,8 +138,8 @@ def _live(torch: Any) -> tuple[list[Any], list[Any]]:
         if number is None:
             number = kinds[kind] = [*(issubclass(kind, base) for base in bases), True].index(True)
         if number < len(bases):
-            found[number].append(each)
-    return found
+            objects[number].append(each)
+    return objects
 
 
 def _members(modules: Iterable[Any], name: str) -> Iterator[Any]:
@@ -158,10 +158,10 @@ def _parameters(optimizers: Iterable[Any]) -> Iterator[Any]:
 
 def _states(optimizers: Iterable[Any]) -> Iterator[Any]:
     for optimizer in optimizers:
-        yield from _inside(vars(optimizer).get("state"), _DEPTH)
+        yield from _tensors_in(vars(optimizer).get("state"), _DEPTH)
 
 
-def _inside(value: Any, depth: int) -> Iterator[Any]:
+def _tensors_in(value: Any, depth: int) -> Iterator[Any]:
     """The values in containers."""
     if isinstance(value, Mapping):
         value = list(value.values())
@@ -169,4 +169,4 @@ def _inside(value: Any, depth: int) -> Iterator[Any]:
         yield value
     elif depth:
         for each in value:
-            yield from _inside(each, depth - 1)
+            yield from _tensors_in(each, depth - 1)

@@ -1,4 +1,4 @@
-"""What memory is used for: the words of `p.memory.roles`, and where a recording says what its
+"""Roles of memory: the words of `p.memory.roles`, and where a recording says what its
 tensors are.
 """
 

@@ -116,7 +116,7 @@ SCHEMA: dict[str, list[Col]] = {
             "Int64",
         ),
     ],
-    "memory.kept": [
+    "memory.unfreed": [
         text("memory_id", "Memory", "Name of the allocator."),
         text("role", "Role", "What the memory is used for; unknown where nothing proves it."),
         text("op", "Op", "Op that allocated the blocks; empty outside of ops.", "code"),

@@ -79,7 +79,7 @@ def test_roles_by_the_ops_around(tmp_path):
     peak = p.memory.roles.set_index("role")["bytes"]
     assert peak.sum() == RESERVED
     assert peak["reserved, not allocated"] == RESERVED - p.memory.summary["peak_bytes"].iloc[0]
-    assert p.memory.kept[["role", "steps", "bytes"]].to_numpy().tolist() == [
+    assert p.memory.unfreed[["role", "steps", "bytes"]].to_numpy().tolist() == [
         ["unknown", 1, 64 * KIB],
         ["optimizer state", 1, 32 * KIB],
     ]
@@ -172,4 +172,4 @@ def test_other_allocators_have_none(tmp_path):
     assert len(p.memory.timeline) == 1
     assert p.memory.roles.empty
     assert p.memory.roles_over_time.empty
-    assert p.memory.kept.empty
+    assert p.memory.unfreed.empty

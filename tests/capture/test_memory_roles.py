@@ -169,11 +169,11 @@ def test_outputs_that_a_list_keeps_are_activations(mlp, record, profile):
     rows = checked(p)
     assert len(kept) == 24
     assert rows["activations_bytes"].iloc[-1] >= 24 * 4 * BATCH * CLASSES
-    left = p.memory.kept.iloc[0]
+    left = p.memory.unfreed.iloc[0]
     assert (left["role"], left["op"], left["steps"]) == ("activations", "aten::addmm", 23)
     assert left["bytes_per_step"] == 4 * BATCH * CLASSES
     # What was made once: nothing by this optimizer.
-    assert (p.memory.kept["steps"] > 1).tolist() == [True] * len(p.memory.kept)
+    assert (p.memory.unfreed["steps"] > 1).tolist() == [True] * len(p.memory.unfreed)
     (finding,) = p.advice[p.advice["rule"] == "memory_growth"].to_dict("records")
     assert "allocated by aten::addmm (activations)" in finding["evidence"]
 
@@ -181,7 +181,7 @@ def test_outputs_that_a_list_keeps_are_activations(mlp, record, profile):
 def test_what_is_made_once_is_no_leak(mlp, record, profile):
     training = mlp("Adam")
     p = profile(record(lambda: training.train(12)))
-    kept = p.memory.kept
+    kept = p.memory.unfreed
     assert set(kept["role"]) == {"optimizer state"}
     assert set(kept["steps"]) == {1}
     assert kept["bytes"].sum() == 2 * PARAMETERS + 4 * len(WEIGHTS)

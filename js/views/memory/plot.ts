@@ -20,7 +20,6 @@ import {
   sampleAt,
   stacked,
   timeTicks,
-  tintOf,
 } from "./series.js";
 
 const HEIGHT = 224;
@@ -84,7 +83,7 @@ export function plot(
         peak,
         hover: pointer.row,
         pinned,
-        parts: roles.map(({ role, upTo }) => ({ upTo, colour: tints[tintOf(role)] ?? other })),
+        parts: roles.map(({ tint, upTo }) => ({ upTo, colour: tints[tint] ?? other })),
         colours: {
           stack: colour("--m-stack"),
           heap: colour("--m-heap"),

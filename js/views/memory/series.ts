@@ -30,27 +30,12 @@ export function sampleAt(id: MemoryId, time: number, slack: number): number {
 const better = (id: MemoryId, a: number, b: number): number =>
   a < 0 || (id.in_use_bytes[b] as number) > (id.in_use_bytes[a] as number) ? b : a;
 
-/** Which of the eight tints a role has; what is unknown is grey. */
-const TINT: Record<string, number> = {
-  parameters: 2,
-  buffers: 5,
-  "optimizer state": 4,
-  gradients: 3,
-  activations: 0,
-  inputs: 1,
-  temporaries: 6,
-  communication: 7,
-};
-
-/** The tint of a role, from 0; -1 for grey. */
-export const tintOf = (role: string): number => TINT[role] ?? -1;
-
 /** By role from the bottom: the bytes of it and of those below, by event. */
-export function stacked(id: MemoryId): { role: string; upTo: Float64Array }[] {
+export function stacked(id: MemoryId): { tint: number; upTo: Float64Array }[] {
   let below = new Float64Array(id.time_ms.length);
-  return (id.roles?.series ?? []).map(({ role, bytes }) => {
+  return (id.roles?.series ?? []).map(({ tint, bytes }) => {
     below = below.map((value, i) => value + (bytes[i] as number));
-    return { role, upTo: below };
+    return { tint, upTo: below };
   });
 }
 

@@ -18,7 +18,7 @@ import { fillName } from "../names.js";
 import { stepCount } from "../stepstats.js";
 import { aliveAt, bySize, isRest, split, total } from "./peak.js";
 import { type Plot, plot } from "./plot.js";
-import { peakIndex, tintOf } from "./series.js";
+import { peakIndex } from "./series.js";
 
 export const render: View = (el, context) => {
   const { empty, ids, of, peaks } = context.payload.memory;
@@ -118,7 +118,7 @@ function timeline(
       "div.legend.memory-legend",
       stacked && key("m-stack", `Stack ${bytesText(stack)} at the peak`),
       ...(id.roles
-        ? id.roles.series.map(({ role }) => h("span", square(role), capital(role)))
+        ? id.roles.series.map(({ role, tint }) => h("span", square(tint), capital(role)))
         : [key("m-heap", stacked ? "Heap" : "Allocated")]),
       held && key("m-free", stacked ? "Free" : "Reserved, not allocated"),
       fragmented && key("m-frag", "Fragmentation, %, below"),
@@ -129,17 +129,15 @@ function timeline(
 }
 
 /** The square of a role, in its colour in the plot. */
-const square = (role: string): HTMLElement => {
-  const tint = tintOf(role);
-  return swatch(tint < 0 ? "other" : `t${tint}`);
-};
+const square = (tint: number): HTMLElement =>
+  tint < 0 ? swatch("other") : h("i.sw", { style: { "--c": `var(--t${tint})` } });
 
 /** What the memory at the peak is used for; nothing where next to none of it is known. */
-function byRole({ memory_id, roles }: MemoryId, signal: AbortSignal): HTMLElement | null {
+function byRole({ roles }: MemoryId, signal: AbortSignal): HTMLElement | null {
   if (!roles) return null;
   const { peak } = roles;
   const holder = h("div");
-  const handle = table(holder, {
+  table(holder, {
     table: peak,
     columns: [
       {
@@ -147,26 +145,18 @@ function byRole({ memory_id, roles }: MemoryId, signal: AbortSignal): HTMLElemen
         grow: true,
         cell: (row, cell) => {
           const role = textAt(peak.data.role, row);
-          const drawn = roles.series.some((each) => each.role === role);
-          cell.append(drawn ? square(role) : swatch("m-free"), ` ${capital(role)}`);
+          const drawn = roles.series.find((each) => each.role === role);
+          cell.append(drawn ? square(drawn.tint) : swatch("m-free"), ` ${capital(role)}`);
         },
       },
       { key: "bytes" },
       { key: "percent", bar: { css: "mem", max: mostOf(peak, "percent") * 1.2 || 100, width: 88 } },
       { key: "blocks", narrow: true },
     ],
-    label: `What memory of ${memory_id} is used for at the peak`,
+    label: "By role at the peak",
     signal,
   });
-  return h(
-    "section",
-    heading(
-      "By role at the peak",
-      "unknown is what nothing in the recording proves",
-      downloadButton("nbprof-memory-roles.csv", () => handle.csv()),
-    ),
-    holder,
-  );
+  return h("section", heading("By role at the peak"), holder);
 }
 
 /** The peaks of all hosts. */

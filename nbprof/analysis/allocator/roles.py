@@ -1,4 +1,4 @@
-"""What blocks of PyTorch's caching allocator are used for, by the stacks that allocated them."""
+"""Roles of the blocks of PyTorch's caching allocator, by the stacks that allocated them."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def roles(snapshot: Snapshot, replays: Sequence[Replay]) -> pd.DataFrame:
 
     With what is reserved and not allocated they add up to the reserved bytes.
     """
-    said = _said(snapshot)
+    meanings = _meanings(snapshot)
     parts = [frames.empty("allocator.roles")]
     for replay in replays:
         state = replay.end()
         blocks = state.blocks[state.blocks["state"].to_numpy(np.int64) == ALLOCATED]
-        role = _roles_of(blocks, said, _stepped_over(replay, said), snapshot.categories)
+        role = _roles_of(blocks, meanings, _stepped_over(replay, meanings), snapshot.categories)
         by_role = (
             pd.DataFrame({"role": role, "size": blocks["size"].to_numpy(np.int64)})
             .groupby("role")["size"]
@@ -70,7 +70,7 @@ def roles(snapshot: Snapshot, replays: Sequence[Replay]) -> pd.DataFrame:
     return pd.concat(parts[1:] or parts, ignore_index=True)
 
 
-def _said(snapshot: Snapshot) -> npt.NDArray[np.int8]:
+def _meanings(snapshot: Snapshot) -> npt.NDArray[np.int8]:
     """By stack, one of the numbers above."""
     of_frame = [_of_frame(name, file) for name, file, _ in snapshot.frames]
     of_stack = [
@@ -93,36 +93,36 @@ def _of_frame(name: str, file: str) -> int:
     return _NO_ROLE
 
 
-def _stepped_over(replay: Replay, said: npt.NDArray[np.int8]) -> set[int]:
+def _stepped_over(replay: Replay, meanings: npt.NDArray[np.int8]) -> set[int]:
     """Addresses of blocks that were allocated in a step of an optimizer, and after which others
     were allocated outside of it: they outlived the step.
     """
     entries = replay.entries
     allocations = np.flatnonzero(entries["action"] == ALLOC)
-    kind = said[entries["stack"][allocations]]
+    kind = meanings[entries["stack"][allocations]]
     within = (kind == _STEP) | (kind == _STATE)
-    others = allocations[~within & (entries["stack"][allocations] > 0)]
-    if not len(others):
+    outside = allocations[~within & (entries["stack"][allocations] > 0)]
+    if not len(outside):
         return set()
-    made = allocations[within]
-    return set(entries["address"][made[made < others[-1]]].tolist())
+    steps = allocations[within]
+    return set(entries["address"][steps[steps < outside[-1]]].tolist())
 
 
 def _roles_of(
     blocks: pd.DataFrame,
-    said: npt.NDArray[np.int8],
+    meanings: npt.NDArray[np.int8],
     stepped_over: set[int],
     categories: Sequence[str],
 ) -> npt.NDArray[np.object_]:
     """The role of each block in use."""
     role = np.full(len(blocks), UNKNOWN, object)
-    kind = said[blocks["stack"].to_numpy(np.int64)]
+    kind = meanings[blocks["stack"].to_numpy(np.int64)]
     outlived = np.isin(blocks["address"].to_numpy(np.int64), list(stepped_over))
     role[(kind == _STATE) | ((kind == _STEP) & outlived)] = OPTIMIZER_STATE
     role[kind == _PARAMETER] = PARAMETERS
     role[kind == _GRADIENT] = GRADIENTS
-    stated = [_OF_CATEGORY.get(name.lower()) for name in categories]
-    for code, of_category in enumerate(stated):
+    roles_by_code = [_OF_CATEGORY.get(name.lower()) for name in categories]
+    for code, of_category in enumerate(roles_by_code):
         if of_category is not None:
             role[blocks["category"].to_numpy(np.int64) == code] = of_category
     return role

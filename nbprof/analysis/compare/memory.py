@@ -1,4 +1,4 @@
-"""What memory at the peak is used for, before and after."""
+"""Memory by role at the peak, before and after."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def roles(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     for column, rows in (("before_bytes", before), ("after_bytes", after)):
         sizes = rows.set_index("role")["bytes"].reindex(names)
         # A role without a row has no memory; what is reserved may be unknown.
-        known = sizes.index != RESERVED
-        columns[column] = sizes.mask(known & sizes.isna().to_numpy(), 0).astype("Int64")
+        is_used = sizes.index != RESERVED
+        columns[column] = sizes.mask(is_used & sizes.isna().to_numpy(), 0).astype("Int64")
     table = pd.DataFrame(columns).rename_axis("role").reset_index()
     table["change_bytes"] = table["after_bytes"] - table["before_bytes"]
     largest = table[["before_bytes", "after_bytes"]].max(axis=1).fillna(0)

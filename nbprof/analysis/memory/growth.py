@@ -12,7 +12,6 @@ import pandas as pd
 
 from nbprof.analysis.memory import alive
 from nbprof.analysis.steps.steps import counted
-from nbprof.core.memory_roles import UNKNOWN
 from nbprof.core.runs import rows_by_code
 from nbprof.core.trace import Int64s
 
@@ -54,9 +53,11 @@ class Growth:
     role: str = ""
 
 
-def with_role(growth: Growth, kept: pd.DataFrame) -> Growth:
-    """A growth whose blocks are named by what they are used for; `kept` is `p.memory.kept`."""
-    rows = kept[(kept["memory_id"] == growth.memory) & (kept["op"] == growth.op)]
+def with_role(growth: Growth, unfreed: pd.DataFrame) -> Growth:
+    """A growth whose blocks are named by role; `unfreed` is `p.memory.unfreed`."""
+    from nbprof.core.memory_roles import UNKNOWN
+
+    rows = unfreed[(unfreed["memory_id"] == growth.memory) & (unfreed["op"] == growth.op)]
     roles = set(rows["role"][2 * rows["steps"] > growth.steps])
     if not growth.op or len(roles) != 1:
         return growth

@@ -46,7 +46,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 class Roles(NamedTuple):
-    """What the memory of a run is used for.
+    """Memory of a run by role.
 
     Attributes
     ----------
@@ -54,13 +54,13 @@ class Roles(NamedTuple):
         The columns of `p.memory.roles`.
     over_time : DataFrame
         The columns of `p.memory.roles_over_time`.
-    kept : DataFrame
-        The columns of `p.memory.kept`.
+    unfreed : DataFrame
+        The columns of `p.memory.unfreed`.
     """
 
     peak: pd.DataFrame
     over_time: pd.DataFrame
-    kept: pd.DataFrame
+    unfreed: pd.DataFrame
 
 
 def roles(activity: act.Activity, timeline: pd.DataFrame, events: Events) -> Roles:
@@ -79,26 +79,28 @@ def roles(activity: act.Activity, timeline: pd.DataFrame, events: Events) -> Rol
     """
     peaks: list[pd.DataFrame] = []
     moments: list[pd.DataFrame] = []
-    kept = frames.empty("memory.kept")
+    unfreed = frames.empty("memory.unfreed")
     if len(timeline) and (len(activity.torch_ops) or len(activity.known_tensors)):
         blocks = _Blocks(activity, timeline, events)
-        kept = _kept(blocks, activity, timeline)
+        unfreed = _unfreed(blocks, activity, timeline)
         for number, memory_id in enumerate(blocks.memories):
             of_memory = _Allocator(blocks, number, timeline)
             if of_memory.tells:
                 peaks.append(of_memory.peak().assign(memory_id=memory_id))
                 moments.append(of_memory.over_time().assign(memory_id=memory_id))
-    return Roles(_joined("memory.roles", peaks), _joined("memory.roles_over_time", moments), kept)
+    return Roles(
+        _joined("memory.roles", peaks), _joined("memory.roles_over_time", moments), unfreed
+    )
 
 
-def _kept(blocks: _Blocks, activity: act.Activity, timeline: pd.DataFrame) -> pd.DataFrame:
-    """What steps but the last leave behind: the columns of `p.memory.kept`."""
+def _unfreed(blocks: _Blocks, activity: act.Activity, timeline: pd.DataFrame) -> pd.DataFrame:
+    """Blocks that steps but the last leave behind: the columns of `p.memory.unfreed`."""
     step = timeline["step"].to_numpy(np.float64, na_value=np.nan)[blocks.begin]
     host = blocks.host[blocks.begin]
     last = pd.Series(step).groupby(host).transform("max").to_numpy(np.float64)
     rows = np.flatnonzero((step < last) & (blocks.end == len(blocks.address)))
     if not len(rows):
-        return frames.empty("memory.kept")
+        return frames.empty("memory.unfreed")
     begun = blocks.begin[rows]
     modules = np.full(len(rows), "", object)
     if activity.torch_stacks is not None:
@@ -115,16 +117,16 @@ def _kept(blocks: _Blocks, activity: act.Activity, timeline: pd.DataFrame) -> pd
         }
     )
     by_place = table.groupby(["memory_id", "role", "op", "module"], sort=False)
-    kept = by_place.agg(
+    unfreed = by_place.agg(
         steps=("step", "nunique"), blocks=("bytes", "size"), bytes=("bytes", "sum")
     ).reset_index()
-    kept["bytes_per_step"] = kept["bytes"] / kept["steps"]
-    return in_order(frames.typed("memory.kept", kept[frames.names("memory.kept")]))
+    unfreed["bytes_per_step"] = unfreed["bytes"] / unfreed["steps"]
+    return in_order(frames.typed("memory.unfreed", unfreed[frames.names("memory.unfreed")]))
 
 
-def in_order(kept: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `p.memory.kept`: what most steps leave behind first, then most bytes."""
-    return kept.sort_values(
+def in_order(unfreed: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `p.memory.unfreed`: what most steps leave behind first, then most bytes."""
+    return unfreed.sort_values(
         ["steps", "bytes"], ascending=[False, False], kind="stable", ignore_index=True
     )
 
@@ -141,7 +143,7 @@ def column(role: str) -> str:
 
 
 class _Ops:
-    """What the ops of PyTorch are part of.
+    """Parts of a step to which the ops of PyTorch belong.
 
     Attributes
     ----------
@@ -248,7 +250,7 @@ class _Blocks:
     """
 
     def __init__(self, activity: act.Activity, timeline: pd.DataFrame, events: Events) -> None:
-        self.known = activity.known_tensors
+        self.tensors = activity.known_tensors
         self.texts = activity.texts.values
         memory, self.memories = pd.factorize(timeline["memory_id"].to_numpy(object))
         self.memory: Int64s = memory.astype(np.int64)
@@ -284,50 +286,54 @@ class _Blocks:
         is_freed = np.append(~is_allocation, False)[self.end]
         end = np.where(is_freed, self.end, count)
         part, outermost = np.append(ops.part, -1), np.append(ops.outermost, -1)
-        made_in, freed_in = around[begin], np.append(around, -1)[end]
-        made, freed = part[made_in], part[freed_in]
+        allocated_in, freed_in = around[begin], np.append(around, -1)[end]
+        allocating_part, freed = part[allocated_in], part[freed_in]
         phase = np.full(count + 1, -2)
         several = np.zeros(count, np.bool_)
         group = np.append(timeline["group"].to_numpy(np.int64, na_value=-1), -2)
         for host in np.unique(self.host).tolist():
             rows = np.flatnonzero(self.host == host)
             phase[rows] = ops.phases(host, self.time[rows])
-            # Without a border between phases, nothing says what was kept for longer.
+            # Without a border between phases, nothing says what was unfreed for longer.
             several[rows] = (phase[rows] != phase[rows[0]]).any() or (
                 group[rows] != group[rows[0]]
             ).any()
         same_phase = is_freed & several[begin] & (phase[begin] == phase[end])
         same_phase &= group[begin] == group[end]
-        one_op = is_freed & (outermost[made_in] >= 0) & (outermost[made_in] == outermost[freed_in])
-        forward = made <= _FORWARD
+        one_op = (
+            is_freed
+            & (outermost[allocated_in] >= 0)
+            & (outermost[allocated_in] == outermost[freed_in])
+        )
+        forward = allocating_part <= _FORWARD
         self._set(TEMPORARIES, one_op | same_phase)
-        self._set(INPUTS, (made == _LOADER) & ~one_op)
-        self._set(COMMUNICATION, (made == _COLLECTIVE) & ~one_op)
-        self._set(OPTIMIZER_STATE, self._kept_by_optimizer(ops, made_in, made))
-        has_gradient = np.append(ops.has_gradient, False)[made_in] & ~one_op
+        self._set(INPUTS, (allocating_part == _LOADER) & ~one_op)
+        self._set(COMMUNICATION, (allocating_part == _COLLECTIVE) & ~one_op)
+        self._set(OPTIMIZER_STATE, self._left_by_optimizer(ops, allocated_in, allocating_part))
+        has_gradient = np.append(ops.has_gradient, False)[allocated_in] & ~one_op
         saved = forward & ((freed == _BACKWARD) | (has_gradient & is_freed))
         kind = _kinds(self.memory[begin], timeline["op"].to_numpy(object)[begin], self.size)
         left = forward & has_gradient & ~is_freed
         self._set(ACTIVATIONS, saved | (left & _again(kind, left, phase[begin])))
         self._set(ACTIVATIONS, left & np.isin(kind, kind[saved]))
-        survives = (made == _BACKWARD) & ~same_phase & ~one_op
+        survives = (allocating_part == _BACKWARD) & ~same_phase & ~one_op
         applied = survives & is_freed & ((freed == _ZERO_GRAD) | self._updates(ops, end))
         self._set(GRADIENTS, applied | (survives & ~is_freed & np.isin(kind, kind[applied])))
 
     def _set(self, role: str, blocks: Bools) -> None:
         self.role[blocks] = _NUMBER[role]
 
-    def _kept_by_optimizer(self, ops: _Ops, made_in: Int64s, made: _Codes) -> Bools:
+    def _left_by_optimizer(self, ops: _Ops, allocated_in: Int64s, allocating_part: _Codes) -> Bools:
         """Blocks that were allocated in a step of an optimizer and outlive it to the end of the
         recording, which goes on after the step.
         """
-        kept: Bools = (made == _OPTIMIZER) & (self.end == len(self.address))
-        rows = np.flatnonzero(kept)
-        outermost = ops.outermost[made_in[rows]]
-        kept[rows] = ops.rows.end[outermost] < max(
+        unfreed: Bools = (allocating_part == _OPTIMIZER) & (self.end == len(self.address))
+        rows = np.flatnonzero(unfreed)
+        outermost = ops.outermost[allocated_in[rows]]
+        unfreed[rows] = ops.rows.end[outermost] < max(
             int(self.time.max()), int(ops.rows.start.max(initial=0))
         )
-        return kept
+        return unfreed
 
     def _updates(self, ops: _Ops, end: Int64s) -> Bools:
         """Blocks that were there during a whole step of an optimizer."""
@@ -337,44 +343,46 @@ class _Blocks:
             (ops.part == _OPTIMIZER) & (ops.outermost == np.arange(len(ops.part)))
         )
         for host in np.unique(ops.rows.host[calls]).tolist():
-            own = calls[ops.rows.host[calls] == host]
-            own = own[np.argsort(ops.rows.start[own], kind="stable")]
-            last = np.append(ops.rows.end[own], AT_END)
-            following = np.searchsorted(ops.rows.start[own], begun)
+            calls_of_host = calls[ops.rows.host[calls] == host]
+            calls_of_host = calls_of_host[np.argsort(ops.rows.start[calls_of_host], kind="stable")]
+            last = np.append(ops.rows.end[calls_of_host], AT_END)
+            following = np.searchsorted(ops.rows.start[calls_of_host], begun)
             of_host = self.host[self.begin] == host
-            there |= of_host & (last[following] <= ended) & (following < len(own))
+            there |= of_host & (last[following] <= ended) & (following < len(calls_of_host))
         return there
 
     def _by_tensors(self) -> None:
         """Roles by the program's own tensors, which are sure."""
-        known = self.known
-        if not len(known):
+        tensors = self.tensors
+        if not len(tensors):
             return
-        memory = pd.Index(self.memories).get_indexer(pd.Index(self.texts[known.memory]))
+        memory = pd.Index(self.memories).get_indexer(pd.Index(self.texts[tensors.memory]))
         rows = np.flatnonzero(memory >= 0)
         block = _last_at(
             (self.memory[self.begin], self.address[self.begin], self.time[self.begin]),
-            (memory[rows].astype(np.int64), known.address[rows], known.time[rows]),
+            (memory[rows].astype(np.int64), tensors.address[rows], tensors.time[rows]),
         )
         ended = np.append(self.time, AT_END)[self.end]
-        at_end = known.time[rows] == AT_END
+        at_end = tensors.time[rows] == AT_END
         there = (block >= 0) & np.where(
-            at_end, self.end[block] == len(self.time), known.time[rows] < ended[block]
+            at_end, self.end[block] == len(self.time), tensors.time[rows] < ended[block]
         )
         role = np.array([_NUMBER.get(text, _UNKNOWN) for text in self.texts], np.int64)
         # Those at the end last: a gradient may become a parameter's memory, not the other way.
         order = np.argsort(at_end[there], kind="stable")
-        self.role[block[there][order]] = role[known.role[rows[there][order]]]
+        self.role[block[there][order]] = role[tensors.role[rows[there][order]]]
 
     def before(self, memory: int) -> Int64s:
         """Bytes of the tensors, by role, that were in a memory when the recording began."""
+        tensors = self.tensors
         result = np.zeros(len(IN_USE), np.int64)
         named = np.flatnonzero(self.texts == self.memories[memory])
         if not len(named):
             return result
         addresses = self.address[self.memory == memory]
-        for row in before_recording(self.known, int(named[0]), addresses).tolist():
-            result[_NUMBER.get(self.texts[self.known.role[row]], _UNKNOWN)] += self.known.size[row]
+        for row in before_recording(tensors, int(named[0]), addresses).tolist():
+            role = self.texts[tensors.role[row]]
+            result[_NUMBER.get(role, _UNKNOWN)] += tensors.size[row]
         return result
 
 
@@ -387,9 +395,9 @@ def _kinds(*columns: npt.NDArray[np.generic]) -> Int64s:
     return kind
 
 
-def _again(kind: Int64s, of: Bools, phase: Int64s) -> Bools:
-    """Rows of `of` of whose kind there are some in several phases."""
-    rows = np.flatnonzero(of)
+def _again(kind: Int64s, asked: Bools, phase: Int64s) -> Bools:
+    """Rows of `asked` of whose kind there are some in several phases."""
+    rows = np.flatnonzero(asked)
     several = pd.Series(phase[rows]).groupby(kind[rows]).transform("nunique").to_numpy() > 1
     result = np.zeros(len(kind), np.bool_)
     result[rows] = several
@@ -429,18 +437,18 @@ class _Allocator:
     def __init__(self, blocks: _Blocks, memory: int, timeline: pd.DataFrame) -> None:
         self._blocks = blocks
         rows = np.flatnonzero(blocks.memory == memory)
-        stated = timeline["in_use_bytes"].iloc[rows].notna().to_numpy(np.bool_)
-        self._events = rows[stated]
+        has_total = timeline["in_use_bytes"].iloc[rows].notna().to_numpy(np.bool_)
+        self._events = rows[has_total]
         self._rows = timeline.iloc[self._events]
         self._in_use = self._rows["in_use_bytes"].to_numpy(np.int64)
-        self._own = np.flatnonzero(blocks.memory[blocks.begin] == memory)
-        self._role = blocks.role[self._own]
+        self._blocks_here = np.flatnonzero(blocks.memory[blocks.begin] == memory)
+        self._role = blocks.role[self._blocks_here]
         self._before = blocks.before(memory)
-        # What is in use and in none of the blocks was there when the recording began.
+        # Memory in use and in none of the blocks was there when the recording began.
         earlier = int((self._in_use - self._bytes_of(self._role >= 0)).min(initial=_LARGEST))
         if earlier < 0:
             # The totals contradict the blocks.
-            self._role = np.full(len(self._own), _UNKNOWN)
+            self._role = np.full(len(self._blocks_here), _UNKNOWN)
         if earlier < self._before.sum():
             # Tensors of a memory that this allocator does not count.
             self._before = np.zeros_like(self._before)
@@ -450,15 +458,15 @@ class _Allocator:
     def _bytes_of(self, blocks: Bools) -> Int64s:
         """By event: bytes of those of the allocator's blocks that are there after it."""
         change = np.zeros(len(self._blocks.address) + 1, np.int64)
-        own = self._own[blocks]
-        np.add.at(change, self._blocks.begin[own], self._blocks.size[own])
-        np.add.at(change, self._blocks.end[own], -self._blocks.size[own])
+        counted = self._blocks_here[blocks]
+        np.add.at(change, self._blocks.begin[counted], self._blocks.size[counted])
+        np.add.at(change, self._blocks.end[counted], -self._blocks.size[counted])
         return np.asarray(np.cumsum(change)[self._events])
 
     def _rest(self) -> Int64s:
         """By event: bytes in use of which the role is unknown."""
-        known = self._bytes_of(self._role != _UNKNOWN) + int(self._before.sum())
-        return np.asarray(self._in_use - known)
+        with_role = self._bytes_of(self._role != _UNKNOWN) + int(self._before.sum())
+        return np.asarray(self._in_use - with_role)
 
     def _of_roles(self, moments: Int64s) -> Int64s:
         """int64[roles, moments]: bytes of each role after some events."""
@@ -476,7 +484,7 @@ class _Allocator:
         last = int(equal[np.argmax(order[equal])])
         sizes = self._of_roles(np.array([last]))[:, 0]
         event, blocks = self._events[last], self._blocks
-        there = (blocks.begin[self._own] <= event) & (blocks.end[self._own] > event)
+        there = (blocks.begin[self._blocks_here] <= event) & (blocks.end[self._blocks_here] > event)
         count = np.bincount(self._role[there], minlength=len(IN_USE))
         table = pd.DataFrame(
             {
@@ -488,7 +496,7 @@ class _Allocator:
         )
         unlisted = self._before > 0
         unlisted[_UNKNOWN] = sizes[_UNKNOWN] != int(
-            blocks.size[self._own][there & (self._role == _UNKNOWN)].sum()
+            blocks.size[self._blocks_here][there & (self._role == _UNKNOWN)].sum()
         )
         table.loc[unlisted, "blocks"] = pd.NA
         table = table[table["bytes"] > 0]

@@ -1,4 +1,4 @@
-"""What a recording of nbprof says of the tensors of live models and optimizers.
+"""The tensors of live models and optimizers that a recording of nbprof names.
 
 See `nbprof.core.memory_roles.TENSORS`.
 """
@@ -33,7 +33,7 @@ _Row = tuple[str, str, int, int, int]
 
 
 def table(trace: Trace, facts: Sequence[Mapping[str, Any]], activity: act.Activity) -> KnownTensors:
-    """The `known_tensors` table; what is no such list is left out.
+    """The `known_tensors` table, without statements that are damaged.
 
     Parameters
     ----------
@@ -46,11 +46,11 @@ def table(trace: Trace, facts: Sequence[Mapping[str, Any]], activity: act.Activi
     several = len(trace.hosts) > 1
     hosts: list[int] = []
     rows: list[_Row] = []
-    for host, (name, stated) in enumerate(zip(trace.hosts, facts, strict=True)):
-        known = stated.get(TENSORS)
-        if not isinstance(known, dict):
+    for host, (name, metadata) in enumerate(zip(trace.hosts, facts, strict=True)):
+        named = metadata.get(TENSORS)
+        if not isinstance(named, dict):
             continue
-        for row in (*_tensors(known), *_gradients(known, trace.epoch_ns)):
+        for row in (*_tensors(named), *_gradients(named, trace.epoch_ns)):
             label = row[1]
             if several:
                 label = f"{name} {label}"
@@ -67,28 +67,28 @@ def table(trace: Trace, facts: Sequence[Mapping[str, Any]], activity: act.Activi
     )
 
 
-def before_recording(known: KnownTensors, memory: int, addresses: Int64s) -> Int64s:
+def before_recording(tensors: KnownTensors, memory: int, addresses: Int64s) -> Int64s:
     """Rows of the tensors in one memory that were there when the recording began: those at
     addresses of none of its events.
     """
-    rows = np.flatnonzero((known.memory == memory) & (known.time == AT_END))
-    return rows[~np.isin(known.address[rows], addresses)]
+    rows = np.flatnonzero((tensors.memory == memory) & (tensors.time == AT_END))
+    return rows[~np.isin(tensors.address[rows], addresses)]
 
 
-def _tensors(known: Mapping[str, Any]) -> Iterator[_Row]:
-    for each in _list(known.get("tensors")):
+def _tensors(named: Mapping[str, Any]) -> Iterator[_Row]:
+    for each in _list(named.get("tensors")):
         if isinstance(each, list) and len(each) == 5 and each[0] in IN_USE:
-            place = _place(each[1:])
-            if place is not None:
-                yield (each[0], *place, AT_END)
+            storage = _storage_of(each[1:])
+            if storage is not None:
+                yield (each[0], *storage, AT_END)
 
 
-def _gradients(known: Mapping[str, Any], epoch_ns: int) -> Iterator[_Row]:
+def _gradients(named: Mapping[str, Any], epoch_ns: int) -> Iterator[_Row]:
     sets = [
-        [place for place in map(_place, _list(each)) if place is not None]
-        for each in _list(known.get("sets"))
+        [storage for storage in map(_storage_of, _list(each)) if storage is not None]
+        for each in _list(named.get("sets"))
     ]
-    for each in _list(known.get("gradients")):
+    for each in _list(named.get("gradients")):
         if not isinstance(each, list) or len(each) != 2:
             continue
         time_ns, number = each
@@ -96,11 +96,11 @@ def _gradients(known: Mapping[str, Any], epoch_ns: int) -> Iterator[_Row]:
             continue
         time = (time_ns - epoch_ns) * 1000
         if 0 <= time < AT_END:
-            for place in sets[number]:
-                yield (GRADIENTS, *place, time)
+            for storage in sets[number]:
+                yield (GRADIENTS, *storage, time)
 
 
-def _place(values: object) -> tuple[str, int, int] | None:
+def _storage_of(values: object) -> tuple[str, int, int] | None:
     """Name of the memory, address and bytes."""
     if not isinstance(values, list) or len(values) != 4:
         return None

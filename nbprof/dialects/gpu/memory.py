@@ -67,9 +67,9 @@ def allocations(
     without_total = np.setdiff1d(memory, memory[total_of_all >= 0])
     for each in without_total.tolist():
         # Tensors that are known to have been there all the time are in no event.
-        own = memory == each
-        earlier = known_tensors.before_recording(activity.known_tensors, each, address[own])
-        heap[own] += int(activity.known_tensors.size[earlier].sum())
+        in_memory = memory == each
+        earlier = known_tensors.before_recording(activity.known_tensors, each, address[in_memory])
+        heap[in_memory] += int(activity.known_tensors.size[earlier].sum())
     summed = set(map(str, activity.texts.values[without_total]))
     free = or_na(reserved - total, (reserved <= 0) | (total < 0) | (reserved < total))
     # torch_npu and others write addresses that are not numbers, or beyond int64; equal addresses

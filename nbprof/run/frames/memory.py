@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from nbprof.analysis.memory import alive, memory
 from nbprof.analysis.memory import ops as memory_ops
-from nbprof.analysis.memory import roles as memory_roles
 from nbprof.core import trim
 from nbprof.core.guard import guarded
 from nbprof.run.combine import before, below, stacked
 from nbprof.run.frame import Hosts, Phase, cached, frame
 from nbprof.run.frames.steps import StepFrames
+
+if TYPE_CHECKING:
+    from nbprof.analysis.memory.roles import Roles
 
 
 def _stack_allocators(
@@ -47,9 +50,11 @@ def _stack_ops(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
     return memory_ops.in_order(_stack_allocators(values, hosts))
 
 
-def _stack_kept(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
-    """What the steps of each host leave behind."""
-    return memory_roles.in_order(_stack_allocators(values, hosts))
+def _stack_unfreed(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
+    """Blocks that the steps of each host leave behind."""
+    from nbprof.analysis.memory import roles
+
+    return roles.in_order(_stack_allocators(values, hosts))
 
 
 class MemoryFrames(StepFrames):
@@ -121,12 +126,14 @@ class MemoryFrames(StepFrames):
         return alive.at_peak(self.memory_timeline, self.memory_summary)
 
     @cached
-    def _memory_roles(self) -> memory_roles.Roles:
-        return memory_roles.roles(self.activity, self.memory_timeline, self.trace.events)
+    def _memory_roles(self) -> Roles:
+        from nbprof.analysis.memory import roles
+
+        return roles.roles(self.activity, self.memory_timeline, self.trace.events)
 
     @frame(combine=_stack_allocators, phase=Phase.REST)
     def memory_roles(self) -> pd.DataFrame:
-        """What the memory at the peak of each allocator is used for."""
+        """Memory by role at the peak of each allocator."""
         return self._memory_roles.peak
 
     @property
@@ -138,10 +145,10 @@ class MemoryFrames(StepFrames):
         rows: pd.DataFrame = self.memory_roles
         return rows[rows["memory_id"].isin(leading["memory_id"])]
 
-    @frame(combine=_stack_kept, phase=Phase.REST)
-    def memory_kept(self) -> pd.DataFrame:
-        """What steps leave behind, by role and op."""
-        return self._memory_roles.kept
+    @frame(combine=_stack_unfreed, phase=Phase.REST)
+    def memory_unfreed(self) -> pd.DataFrame:
+        """Blocks that steps leave behind, by role and op."""
+        return self._memory_roles.unfreed
 
     @frame(combine=below("time_ms"), phase=Phase.LARGEST)
     def _memory_roles_of_largest(self) -> pd.DataFrame:
@@ -149,7 +156,7 @@ class MemoryFrames(StepFrames):
 
     @property
     def memory_roles_over_time(self) -> pd.DataFrame:
-        """What memory is used for over time, of the allocators in `memory_drawn`."""
+        """Memory by role over time, of the allocators in `memory_drawn`."""
         rows = self._memory_roles_of_largest
         if self.parts is None or self.memory_largest is None or len(self.hosts) == 1:
             return rows

@@ -98,7 +98,7 @@ class Memory(View):
 
     @property
     def roles(self) -> pd.DataFrame:
-        """What the memory at the peak of each allocator of PyTorch is used for, most first.
+        """Memory by role at the peak of each allocator of PyTorch, most first.
 
         Roles of memory in use add up to its bytes exactly; what no source proves is `unknown`.
         Sources: the parameters, buffers, gradients and optimizer state of the program's own objects
@@ -123,15 +123,15 @@ class Memory(View):
         return rows.copy()
 
     @property
-    def kept(self) -> pd.DataFrame:
-        """What steps leave behind: blocks that were allocated in a step before the last one and
-        never freed, by role and op; those of most steps first.
+    def unfreed(self) -> pd.DataFrame:
+        """Blocks that steps leave behind, by role and op: allocated in a step before the last one
+        and never freed; those of most steps first.
 
         What a single step leaves (`steps` is 1) is made once, such as the state of an optimizer;
         what each step leaves is a leak, or something that the program collects.
         """
-        kept: pd.DataFrame = self._profile.run.memory_kept
-        return kept.copy()
+        unfreed: pd.DataFrame = self._profile.run.memory_unfreed
+        return unfreed.copy()
 
     @property
     def variables(self) -> pd.DataFrame:

@@ -35,10 +35,12 @@ class RoleBytes(Part):
 
     role: str
     bytes: Numbers
+    tint: int
+    """Which of the eight tints it is drawn in; -1 for grey."""
 
 
 class Roles(Part):
-    """What memory is used for."""
+    """Memory by role."""
 
     peak: Table
     """By role, at the peak."""

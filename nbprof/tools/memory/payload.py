@@ -44,6 +44,17 @@ _SUMMARY = (
     "allocations",
     "deallocations",
 )
+_TINTS = {
+    "parameters": 2,
+    "buffers": 5,
+    "optimizer state": 4,
+    "gradients": 3,
+    "activations": 0,
+    "inputs": 1,
+    "temporaries": 6,
+    "communication": 7,
+}
+"""Tints of roles; what is unknown is grey."""
 _ROLES = ("role", "bytes", "percent", "blocks")
 LEAST_KNOWN = 5.0
 """Percent of the peak of which the role is known, for a chart of roles."""
@@ -177,11 +188,11 @@ def _allocator(
 
 
 def _roles(run: Run, peak: pd.DataFrame, memory_id: object, events: pd.DataFrame) -> Roles | None:
-    """What the memory is used for, at the peak and at the drawn events; None where too little of it
+    """Memory by role, at the peak and at the drawn events; None where too little of it
     is known for a chart.
     """
-    known = peak["percent"][~peak["role"].isin([UNKNOWN, RESERVED])].sum()
-    if known < LEAST_KNOWN:
+    percent = peak["percent"][~peak["role"].isin([UNKNOWN, RESERVED])].sum()
+    if percent < LEAST_KNOWN:
         return None
     rows = of_id(run.memory_roles_over_time, memory_id)
     if not np.array_equal(rows["time_ms"].to_numpy(), events["time_ms"].to_numpy()):
@@ -190,7 +201,7 @@ def _roles(run: Run, peak: pd.DataFrame, memory_id: object, events: pd.DataFrame
     for role in IN_USE:
         sizes = floats(rows[column(role)])
         if sizes.any():
-            series.append(RoleBytes(role=role, bytes=numbers(sizes)))
+            series.append(RoleBytes(role=role, bytes=numbers(sizes), tint=_TINTS.get(role, -1)))
     by_role = table(peak, "memory.roles", _ROLES)
     by_role.head("percent").label = "% in use"
     by_role.head("percent").help = frames.column("memory.roles", "percent").help

@@ -57,7 +57,7 @@ def _row(memory_id: str, peak: Any, capacity: Any, time_ms: Any) -> list[str]:
 
 
 def _role(table: Table, row: int) -> list[str]:
-    """What some of the memory is used for."""
+    """A role and its memory."""
     percent = table.cell("percent", row)
     return [
         markup.text(table.cell("role", row)),
