@@ -19,12 +19,6 @@ export interface Theme extends Palette {
   font: string;
 }
 
-/** Eight muted tints for names, light and dark. */
-const TINTS = [
-  ["#A9C9BE", "#C3D59F", "#B5C3E0", "#E1C79C", "#CDBBDD", "#9FC7D6", "#DDB7B5", "#C9C7B2"],
-  ["#6FA08F", "#8CA562", "#7B90BE", "#B49560", "#9A83B1", "#639BB0", "#B07F7D", "#8F8D73"],
-] as const;
-
 /** The colour of a step-time category by its key. */
 export const categoryColour = (theme: Theme, key: string): string =>
   theme.categories[CATEGORIES.findIndex((category) => category.key === key)] ?? theme.fg2;
@@ -55,7 +49,6 @@ export function themeReader(el: Element): () => Theme {
     known = now;
     const colour = (name: string): string => cssColor(el, name);
     const bg = colour("--bg");
-    const dark = frame.getAttribute("data-theme") === "dark";
     const categories = CATEGORIES.map((category) => colour(`--c-${category.css}`));
     theme = {
       bg,
@@ -69,7 +62,8 @@ export function themeReader(el: Element): () => Theme {
       bytes: colour("--m-heap"),
       font: style.fontFamily,
       categories,
-      tints: TINTS[dark ? 1 : 0],
+      // Muted ones, for names and for what memory is used for.
+      tints: [..."01234567"].map((i) => colour(`--t${i}`)),
       onCategory: categories.map(inkOn),
       onTint: "#15191e",
     };

@@ -743,6 +743,7 @@ export interface MemoryId {
   moments: Moments | null;
   ops: Table;
   ops_left_out?: string;
+  roles?: Roles;
 }
 
 /** Blocks live at the drawn events, as what changes from one moment to the next. See nbprof.tools.memory.parts. */
@@ -755,6 +756,19 @@ export interface Moments {
   smaller_bytes: NumberArray;
   smaller_count: NumberArray;
   rest: string;
+}
+
+/** Memory by role. See nbprof.tools.memory.parts. */
+export interface Roles {
+  peak: Table;
+  series: RoleBytes[];
+}
+
+/** Bytes of one role by drawn event. See nbprof.tools.memory.parts. */
+export interface RoleBytes {
+  role: string;
+  bytes: NumberArray;
+  tint: number;
 }
 
 /** PyTorch's caching allocator, a device each. See nbprof.tools.allocator.parts. */

@@ -3,7 +3,15 @@ import type { MemoryId, Table } from "../lib/payload.js";
 import { byteAxis, columns } from "../lib/scale.js";
 import { cardRows, momentText, ticksText } from "../views/memory/moment.js";
 import { aliveAt, bySize, isRest, split, total } from "../views/memory/peak.js";
-import { axis, firstScope, fragmentationAxis, peakIndex, sampleAt, timeTicks } from "../views/memory/series.js";
+import {
+  axis,
+  firstScope,
+  fragmentationAxis,
+  peakIndex,
+  sampleAt,
+  stacked,
+  timeTicks,
+} from "../views/memory/series.js";
 
 const MiB = 1024 ** 2;
 
@@ -38,6 +46,33 @@ function memory(times: number[], use: number[], more: Partial<MemoryId> = {}): M
     ...more,
   };
 }
+
+describe("roles", () => {
+  const roles = {
+    peak: { columns: [], data: {}, rows: 0 },
+    series: [
+      { role: "parameters", bytes: Uint8Array.of(4, 4, 4), tint: 2 },
+      { role: "gradients", bytes: Uint8Array.of(0, 3, 0), tint: 3 },
+      { role: "unknown", bytes: Uint8Array.of(1, 0, 2), tint: -1 },
+    ],
+  };
+  const id = memory([0, 1, 2], [5, 7, 6], { roles });
+  it("stand on each other up to what is in use", () => {
+    expect(stacked(id).map(({ tint, upTo }) => [tint, ...upTo])).toEqual([
+      [2, 4, 4, 4],
+      [3, 4, 7, 4],
+      [-1, 5, 7, 6],
+    ]);
+    expect(stacked(memory([0], [1]))).toEqual([]);
+  });
+  it("are named for a moment where there is some of them", () => {
+    const rows = cardRows(id, 1).rows ?? [];
+    expect(rows.slice(10)).toEqual([
+      { label: "Parameters", value: "4 B" },
+      { label: "Gradients", value: "3 B" },
+    ]);
+  });
+});
 
 describe("the timeline in pixels", () => {
   const at = (values: number[]) => (i: number) => values[i] as number;

@@ -32,6 +32,7 @@ from nbprof.activity.tables import (
     HostOps,
     Iterators,
     Kernels,
+    KnownTensors,
     Launches,
     Markers,
     OpParts,
@@ -292,6 +293,7 @@ class Activity:
     """Allocator events: the columns of `Allocations`, of nullable dtypes where the allocator did
     not state some value.
     """
+    known_tensors: KnownTensors
     iterators: Iterators
     iterator_links: npt.NDArray[np.int64]
     """int64[k, 2], pairs of iterator calls: the one that took an element, and the one that produced

@@ -199,6 +199,19 @@ class Allocations(Columns):
     shape = int32("Code into `Activity.texts`: shape of the tensor.")
 
 
+class KnownTensors(Columns):
+    """Memory of which the recording itself says what it is used for, by the objects of the program:
+    one row per storage and moment.
+    """
+
+    host = int32("Number of the host.")
+    memory = int32("Code into `Activity.texts`: name of the allocator.")
+    address = int64("Address of the block.")
+    size = int64("Bytes of the storage; what the allocator rounds up is not in them.")
+    role = int32("Code into `Activity.texts`: one of `nbprof.core.memory_roles`.")
+    time = int64("When the storage was there, ps; the largest number at the end of the recording.")
+
+
 class TorchOps(Spans):
     """Ops, annotations and runtime calls of PyTorch, as a forest."""
 

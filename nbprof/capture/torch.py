@@ -23,9 +23,11 @@ from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
 from nbprof.capture.torch_memory import AllocatorHistory
 from nbprof.capture.torch_steps import OptimizerSteps
+from nbprof.capture.torch_tensors import KnownTensors
 from nbprof.capture.torch_threads import OtherThreads
 from nbprof.core import remedies
 from nbprof.core.errors import CaptureError
+from nbprof.core.memory_roles import TENSORS
 from nbprof.core.receipt import Note, info
 from nbprof.core.sidecar import ALLOCATIONS_NOT_RECORDED
 from nbprof.frameworks.register import PYTORCH
@@ -68,6 +70,7 @@ class TorchBackend:
         self._thread = 0
         self._starting = False
         self._history: AllocatorHistory | None = None
+        self._tensors: KnownTensors | None = None
         self._steps: OptimizerSteps | None = None
         self._notes: list[Note] = []
         self.starts_threads = False
@@ -164,6 +167,9 @@ class TorchBackend:
         if self._steps is not None:
             self._steps.recorded_thread = self._thread
             self._steps.recording_began()
+        if getattr(self._profile, "profile_memory", False):
+            self._tensors = KnownTensors(self._torch)
+            self._tensors.begin()
         if options.memory:
             self._history = AllocatorHistory.begin(self._torch, stacks=options.stacks)
         return notes.gpu_not_recorded(lines) or self._devices(self._torch.profiler)
@@ -172,6 +178,9 @@ class TorchBackend:
         """End a recording that did not begin as it should: it would prevent the next one."""
         profile, self._profile = self._profile, None
         threads, self._threads = self._threads, None
+        tensors, self._tensors = self._tensors, None
+        if tensors is not None:
+            tensors.cancel()
         self._hide(False)
         with contextlib.suppress(Exception):
             profile.stop()
@@ -241,6 +250,9 @@ class TorchBackend:
         profile, self._profile = self._profile, None
         self._hide(False)
         history, self._history = self._history, None
+        tensors, self._tensors = self._tensors, None
+        if tensors is not None:
+            tensors.cancel()
         threads, self._threads = self._threads, None
         if threads is not None:
             self._unseen += [name for name in threads.stop() if name not in self._unseen]
@@ -266,6 +278,8 @@ class TorchBackend:
                     profile.stop()
                 raise CaptureError(remedies.WRONG_THREAD)
             _add_rank(profile)
+            if tensors is not None:
+                _add_tensors(profile, tensors)
             with stderr_lines() as lines:
                 profile.stop()
             self._note(*notes.gpu_not_recorded(lines))
@@ -458,6 +472,12 @@ def _add_rank(profile: Any) -> None:
     facts = described()
     if facts:
         profile.add_metadata_json("distributedInfo", json.dumps(facts, default=str))
+
+
+def _add_tensors(profile: Any, tensors: KnownTensors) -> None:
+    """Add what the live tensors are; where that fails, memory by role knows less."""
+    with contextlib.suppress(Exception):
+        profile.add_metadata_json(TENSORS, tensors.end())
 
 
 def _cudnn(torch: Any) -> str:

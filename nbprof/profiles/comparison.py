@@ -165,6 +165,17 @@ class Comparison(ShownByMarimo):
         return analysis.figures(*self._sides[:2])
 
     @property
+    def memory(self) -> pd.DataFrame:
+        """What memory at the peak is used for before and after, largest change first.
+
+        Of the allocator with the largest peak of each run, on devices where there are some. Empty
+        where the roles of one of them are unknown (`p.memory.roles`).
+        """
+        from nbprof.analysis.compare import memory
+
+        return memory.roles(*(run.memory_roles_of_leading for run in self._runs[:2]))
+
+    @property
     def steps(self) -> pd.DataFrame:
         """Every step of both runs, one row each: first those of `before`, then those of `after`;
         `counted` marks those in averages.

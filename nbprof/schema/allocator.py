@@ -75,6 +75,13 @@ SCHEMA: dict[str, list[Col]] = {
         ),
         count("ooms", "Out of memory", "Number of out-of-memory errors in the history.", "Int64"),
     ],
+    "allocator.roles": [
+        _DEVICE,
+        text("role", "Role", "What the memory is used for; unknown where no stack proves it."),
+        size("bytes", "Bytes", "Memory of this role at the snapshot."),
+        percent("percent", "% reserved", "Share of the reserved memory."),
+        count("blocks", "Blocks", "Blocks in use; missing for memory in no block in use.", "Int64"),
+    ],
     "allocator.segments": [
         _DEVICE,
         count("address", "Address", "Start address."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nbprof.schema.columns import Col, text
+from nbprof.schema.columns import Col, size, text
 
 
 def _number(name: str, unit: str, label: str, help: str, digits: int) -> Col:
@@ -126,6 +126,12 @@ SCHEMA: dict[str, list[Col]] = {
         _number("before", "", "Before", "Value before.", 2),
         _number("after", "", "After", "Value after.", 2),
         *_CHANGE,
+    ],
+    "comparison.memory": [
+        text("role", "Role", "What the memory is used for, as in p.memory.roles."),
+        size("before_bytes", "Before", "Bytes at the peak before.", "Int64"),
+        size("after_bytes", "After", "Bytes at the peak after.", "Int64"),
+        size("change_bytes", "Change", "After minus before.", "Int64"),
     ],
     "comparison.steps": [
         text("run", "Run", "before or after."),

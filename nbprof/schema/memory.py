@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nbprof.schema.columns import Col, count, ms, size, text
+from nbprof.schema.columns import Col, count, ms, percent, size, text
 
 _ACTIVITY = [
     text("region_type", "Region", "Use of the block: output, temp, persist or dynamic."),
@@ -74,6 +74,59 @@ SCHEMA: dict[str, list[Col]] = {
         count("deallocations", "Deallocations", "Number of deallocations."),
         size("freed_bytes", "Freed", "Total bytes freed, whichever op had allocated them."),
         size("increase_bytes", "Self increase", "Allocated minus freed."),
+    ],
+    "memory.roles": [
+        text("memory_id", "Memory", "Name of the allocator."),
+        text("role", "Role", "What the memory is used for; unknown where nothing proves it."),
+        size("bytes", "Bytes", "Memory of this role at the peak."),
+        percent("percent", "% in use", "Share of the bytes in use; none of memory not in use."),
+        count(
+            "blocks",
+            "Blocks",
+            "Blocks of the allocator; missing where some were allocated before the recording.",
+            "Int64",
+        ),
+    ],
+    "memory.roles_over_time": [
+        text("memory_id", "Memory", "Name of the allocator."),
+        ms("time_ms", "Time ms", "Time from the start of the profile.", 3),
+        count("step", "Step", "Step number, as in p.steps.frame.", "Int64"),
+        size("parameters_bytes", "Parameters", "Parameters of modules and optimizers."),
+        size("buffers_bytes", "Buffers", "Buffers of modules, such as running averages."),
+        size("optimizer_state_bytes", "Optimizer state", "What an optimizer keeps by parameter."),
+        size("gradients_bytes", "Gradients", "Gradients of parameters."),
+        size(
+            "activations_bytes",
+            "Activations",
+            "Results of the forward pass of which there is a gradient, or freed by the backward"
+            " pass.",
+        ),
+        size("inputs_bytes", "Inputs", "Batches made by a DataLoader in the process itself."),
+        size(
+            "temporaries_bytes",
+            "Temporaries",
+            "Allocated and freed in one op, one forward or backward pass, or one optimizer step.",
+        ),
+        size("communication_bytes", "Communication", "Allocated by collectives."),
+        size("unknown_bytes", "Unknown", "In use; nothing proves what for."),
+        size(
+            "reserved_not_allocated_bytes",
+            "Reserved, not allocated",
+            "Held by the allocator and in no block; an upper bound of fragmentation.",
+            "Int64",
+        ),
+    ],
+    "memory.unfreed": [
+        text("memory_id", "Memory", "Name of the allocator."),
+        text("role", "Role", "What the memory is used for; unknown where nothing proves it."),
+        text("op", "Op", "Op that allocated the blocks; empty outside of ops.", "code"),
+        text(
+            "module", "Module", "Modules around the op, where Python's calls were recorded.", "code"
+        ),
+        count("steps", "Steps", "Steps, without the last one, that left such blocks behind."),
+        count("blocks", "Blocks", "Blocks allocated in these steps and never freed."),
+        size("bytes", "Bytes", "Memory of these blocks."),
+        size("bytes_per_step", "Per step", "Bytes divided by these steps.", "float64"),
     ],
     "memory.variables": [
         text("holder", "Holder", "variable, output, traceback, module, thread or other."),

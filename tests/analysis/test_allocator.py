@@ -581,3 +581,43 @@ def test_the_peak_counts_what_was_held_before_the_first_entry(kept):
     )
     assert row["peak_allocated_bytes"] == used["requested"].sum()
     assert row["peak_ms"] == 0
+
+
+def _optimizer(function: str) -> list[dict]:
+    return [
+        frame(function, "/opt/site-packages/torch/optim/adam.py", 100),
+        frame("step", "/opt/site-packages/torch/optim/adam.py", 200),
+        frame("main", "/srv/ann/train.py", 95),
+    ]
+
+
+def test_roles_follow_from_stacks_and_add_up(tmp_path):
+    device = Allocator()
+    device.alloc(3 * MIB, WEIGHT)
+    device.alloc(5 * MIB, _optimizer("_init_group"))
+    device.alloc(7 * MIB, _optimizer("_single_tensor_adam"))
+    device.free(device.alloc(2 * MIB, _optimizer("_single_tensor_adam")))
+    device.alloc(11 * MIB, [frame("torch::autograd::AccumulateGrad::apply(x)", "", 0)])
+    device.alloc(13 * MIB, ACTIVATION)
+    # A step that may be running when the snapshot is taken.
+    device.alloc(17 * MIB, _optimizer("_multi_tensor_adam"))
+    path = tmp_path / "roles.pickle"
+    path.write_bytes(pickle.dumps(snapshot(device)))
+    rows = nbprof.load(path).allocator.roles.set_index("role")
+    # From 10 MiB on, segments are as large as the request, in steps of 2 MiB; a rest of 1 MiB stays.
+    sizes = {role: size / MIB for role, size in rows["bytes"].items()}
+    assert sizes["parameters"] == 3
+    assert sizes["optimizer state"] == 5 + 7
+    assert sizes["gradients"] == 12
+    assert sizes["unknown"] == 14 + 18
+    assert rows["bytes"].sum() == device.reserved
+    assert rows["percent"].sum() == pytest.approx(100)
+    assert rows["blocks"].dropna().sum() == 6
+
+
+def test_a_snapshot_without_stacks_has_no_roles():
+    p = nbprof.load(real("findings/D11-no-history/dump_snapshot.pickle"))
+    rows = p.allocator.roles
+    assert rows["role"].tolist() == ["unknown", "reserved, not allocated"]
+    (whole,) = p.allocator.summary.to_dict("records")
+    assert rows["bytes"].tolist() == [whole["allocated_bytes"], whole["inactive_bytes"]]

@@ -13,10 +13,12 @@ import pytest
 
 from nbprof.activity.activity import CATEGORIES
 from nbprof.analysis.compare import compare
+from nbprof.analysis.compare import memory as compare_memory
 from nbprof.analysis.compare import verdict as compare_verdict
 from nbprof.analysis.compare.compare import Side, plain_name
 from nbprof.analysis.compare.findings import findings
 from nbprof.analysis.steps.bare import BareSteps
+from nbprof.schema.frames import empty
 from tests.support.frames import below
 
 NO_OPS = pd.DataFrame({"where": [], "type": [], "op": [], "self_us": [], "occurrences": []})
@@ -445,6 +447,7 @@ def test_frames_are_as_declared(times):
         "verdict": pd.DataFrame([compare_verdict.record(found, a, b)]),
         "evidence": pd.DataFrame(found.evidence, columns=["ok", "text"]),
         "findings": findings(a, b),
+        "memory": compare_memory.roles(empty("memory.roles"), empty("memory.roles")),
         **{
             name: getattr(compare, name)(a, b)
             for name in ("figures", "steps", "categories", "ops", "kernels")

@@ -16,6 +16,8 @@ export interface PlotScene {
   peak: number;
   hover: number;
   pinned: number;
+  /** Parts of the heap from the bottom, each up to its bytes; none where roles are unknown. */
+  parts: { upTo: Float64Array; colour: string }[];
   colours: Record<"stack" | "heap" | "free" | "line" | "grid" | "bg" | "fg2" | "ink" | "accent" | "font", string>;
 }
 
@@ -41,6 +43,14 @@ export function draw(context: CanvasRenderingContext2D, width: number, height: n
     );
   fillColumns(context, line(use), y, height, colours.stack);
   fillColumns(context, line(heap), y, height, colours.heap);
+  for (const { upTo, colour } of [...scene.parts].reverse())
+    fillColumns(
+      context,
+      line((i) => upTo[i] as number),
+      y,
+      height,
+      colour,
+    );
 
   const inner = left.ticks.filter((tick) => tick.value > 0 && tick.value < left.max);
   gridLines(

@@ -17,7 +17,13 @@ const step = (id: MemoryId, i: number): string => {
   return value < 0 ? MISSING : String(value);
 };
 
-/** The card: ten facts of an event. */
+/** What the memory in use after an event is used for. */
+const rolesOf = (id: MemoryId, i: number): { label: string; value: string }[] =>
+  (id.roles?.series ?? [])
+    .filter(({ bytes }) => bytes[i])
+    .map(({ role, bytes }) => ({ label: capital(role), value: bytesText(bytes[i]) }));
+
+/** The card: ten facts of an event, and roles. */
 export function cardRows(id: MemoryId, i: number, noun = "step"): CardContent {
   const text = (value: string): string => value || MISSING;
   return {
@@ -36,6 +42,7 @@ export function cardRows(id: MemoryId, i: number, noun = "step"): CardContent {
       { label: "Data type", value: text(textAt(id.data_type, i)) },
       { label: "Shape", value: text(textAt(id.shape, i)) },
       { label: "In use after", value: bytesText(id.in_use_bytes[i]) },
+      ...rolesOf(id, i),
     ],
   };
 }

@@ -10,7 +10,17 @@ import type { MemoryId } from "../../lib/payload.js";
 import { cssColor } from "../../lib/theme.js";
 import { draw } from "./draw.js";
 import { cardRows, momentText, ticksText } from "./moment.js";
-import { axis, firstScope, fragmentationAxis, largest, peakIndex, type Scope, sampleAt, timeTicks } from "./series.js";
+import {
+  axis,
+  firstScope,
+  fragmentationAxis,
+  largest,
+  peakIndex,
+  type Scope,
+  sampleAt,
+  stacked,
+  timeTicks,
+} from "./series.js";
 
 const HEIGHT = 224;
 /** Of fragmentation, and what is between the two. */
@@ -50,6 +60,7 @@ export function plot(
   const moment = h("p.moment.dim", { role: "status" });
   const element = h("div", h("div.chart.memory", h("div.unit", unit), left, stage, bottom), moment);
   const parts = fragmentationAxis(id);
+  const roles = stacked(id);
   let left_axis = axis(id, scope, id.free_bytes[peak] ?? Number.NaN);
 
   const theme = themeReader(stage);
@@ -61,7 +72,8 @@ export function plot(
       peak < 0 ? "" : ` at ${num(id.time_ms[peak], 1)} ms`
     }. Arrow keys step through ${num(n)} events.`,
     draw: (context, width) => {
-      const { bg, fg2, ink, accent, font } = theme();
+      const { bg, fg2, ink, accent, font, tints } = theme();
+      const other = colour("--c-other");
       draw(context, width, HEIGHT, {
         id,
         from,
@@ -71,6 +83,7 @@ export function plot(
         peak,
         hover: pointer.row,
         pinned,
+        parts: roles.map(({ tint, upTo }) => ({ upTo, colour: tints[tint] ?? other })),
         colours: {
           stack: colour("--m-stack"),
           heap: colour("--m-heap"),

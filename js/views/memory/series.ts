@@ -30,6 +30,15 @@ export function sampleAt(id: MemoryId, time: number, slack: number): number {
 const better = (id: MemoryId, a: number, b: number): number =>
   a < 0 || (id.in_use_bytes[b] as number) > (id.in_use_bytes[a] as number) ? b : a;
 
+/** By role from the bottom: the bytes of it and of those below, by event. */
+export function stacked(id: MemoryId): { tint: number; upTo: Float64Array }[] {
+  let below = new Float64Array(id.time_ms.length);
+  return (id.roles?.series ?? []).map(({ tint, bytes }) => {
+    below = below.map((value, i) => value + (bytes[i] as number));
+    return { tint, upTo: below };
+  });
+}
+
 export type Scope = "use" | "device";
 
 export interface Axis {

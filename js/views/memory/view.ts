@@ -9,7 +9,9 @@ import { bytesText, count, known, ms, num, percent } from "../../lib/format.js";
 import { downloadButton, emptyView, figures, heading, link, picker, segmented } from "../../lib/parts.js";
 import type { MemoryId, Table } from "../../lib/payload.js";
 import { mostOf } from "../../lib/rows.js";
+import { swatch } from "../../lib/swatch.js";
 import { type ColumnSpec, table } from "../../lib/table.js";
+import { capital } from "../../lib/unit.js";
 import type { View, ViewContext } from "../../lib/view.js";
 import { hasTrace, toMoment } from "../jump.js";
 import { fillName } from "../names.js";
@@ -54,6 +56,7 @@ export const render: View = (el, context) => {
           picture = drawn;
         },
       ),
+      byRole(id, inside) ?? "",
       table,
     );
     const ops = byOp(id, context, inside);
@@ -114,13 +117,46 @@ function timeline(
     h(
       "div.legend.memory-legend",
       stacked && key("m-stack", `Stack ${bytesText(stack)} at the peak`),
-      key("m-heap", stacked ? "Heap" : "Allocated"),
+      ...(id.roles
+        ? id.roles.series.map(({ role, tint }) => h("span", square(tint), capital(role)))
+        : [key("m-heap", stacked ? "Heap" : "Allocated")]),
       held && key("m-free", stacked ? "Free" : "Reserved, not allocated"),
       fragmented && key("m-frag", "Fragmentation, %, below"),
     ),
     absent.length > 0 &&
       h("p.more", `This allocator doesn't report ${absent.join(", ").replace(/, ([^,]*)$/, " or $1")}.`),
   );
+}
+
+/** The square of a role, in its colour in the plot. */
+const square = (tint: number): HTMLElement =>
+  tint < 0 ? swatch("other") : h("i.sw", { style: { "--c": `var(--t${tint})` } });
+
+/** What the memory at the peak is used for; nothing where next to none of it is known. */
+function byRole({ roles }: MemoryId, signal: AbortSignal): HTMLElement | null {
+  if (!roles) return null;
+  const { peak } = roles;
+  const holder = h("div");
+  table(holder, {
+    table: peak,
+    columns: [
+      {
+        key: "role",
+        grow: true,
+        cell: (row, cell) => {
+          const role = textAt(peak.data.role, row);
+          const drawn = roles.series.find((each) => each.role === role);
+          cell.append(drawn ? square(drawn.tint) : swatch("m-free"), ` ${capital(role)}`);
+        },
+      },
+      { key: "bytes" },
+      { key: "percent", bar: { css: "mem", max: mostOf(peak, "percent") * 1.2 || 100, width: 88 } },
+      { key: "blocks", narrow: true },
+    ],
+    label: "By role at the peak",
+    signal,
+  });
+  return h("section", heading("By role at the peak"), holder);
 }
 
 /** The peaks of all hosts. */

@@ -139,8 +139,9 @@ def _growth(facts: Facts, limit: Threshold) -> Found | None:
     )
     if growth.op:
         text += f"; most of it was allocated by {wording.tail(growth.op, _NAMED).replace('*', '')}"
-        if growth.shape:
-            text += f" ({growth.shape})"
+        details = ", ".join(filter(None, (growth.role, growth.shape)))
+        if details:
+            text += f" ({details})"
     text += "."
     severity = "medium"
     if growth.capacity is not None:

@@ -5,7 +5,7 @@ blocks that stay allocated.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -32,11 +32,13 @@ class Growth:
         Bytes per step: the median of the slopes between any two steps, of more than 500 between
         neighbours.
     grown, peak : int
-        Bytes from the first of these steps to the last, and at most in use.
+        Bytes from the step with the least in use to the last, and at most in use.
     capacity : int, optional
     op, shape : str
         The op that allocated most of the blocks of these steps that were never freed, if it was one
         op; their shape.
+    role : str
+        What these blocks are used for, if that is known of all that most steps left.
     """
 
     memory: str
@@ -48,6 +50,18 @@ class Growth:
     capacity: int | None
     op: str = ""
     shape: str = ""
+    role: str = ""
+
+
+def with_role(growth: Growth, unfreed: pd.DataFrame) -> Growth:
+    """A growth whose blocks are named by role; `unfreed` is `p.memory.unfreed`."""
+    from nbprof.core.memory_roles import UNKNOWN
+
+    rows = unfreed[(unfreed["memory_id"] == growth.memory) & (unfreed["op"] == growth.op)]
+    roles = set(rows["role"][2 * rows["steps"] > growth.steps])
+    if not growth.op or len(roles) != 1:
+        return growth
+    return replace(growth, role=(roles - {UNKNOWN} or {""}).pop())
 
 
 def find(steps: pd.DataFrame, timeline: pd.DataFrame, hosts: Sequence[str]) -> Growth | None:
@@ -90,7 +104,8 @@ def _growth(
     if (least == np.iinfo(np.int64).max).any() or not peak:
         return None
     capacity = column("capacity_bytes").iloc[0]
-    grown = int(least[-1] - least[0])
+    # The first step may begin within its forward pass, and so with more than the next one.
+    grown = int(least[-1] - least.min())
     return Growth(
         memory=str(column("memory_id").iloc[0]),
         steps=len(least),

@@ -9,6 +9,7 @@ from nbprof.activity import activity as act
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
 from nbprof.dialects.allocators import added_up, allocation_table, or_na
+from nbprof.dialects.gpu import known_tensors
 from nbprof.dialects.gpu.lanes import MEMORY
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.steps import Steps
@@ -38,7 +39,7 @@ def allocations(
     `heap` is what the allocator states as allocated after the event, `free` what it holds beyond
     that: an upper bound of what fragmentation costs. Files of PyTorch before 1.11 state no totals,
     and those of the CPU hold what was recorded before and freed in between: there `heap` counts
-    from the least that the events allow.
+    from the least that the events and `known_tensors` allow.
     """
     trace, events = links.trace, links.trace.events
     rows = links.rows(MEMORY)
@@ -64,6 +65,11 @@ def allocations(
     total_of_all = np.where(kind == 0, -1, total)
     heap = added_up(memory, size, total_of_all, address)
     without_total = np.setdiff1d(memory, memory[total_of_all >= 0])
+    for each in without_total.tolist():
+        # Tensors that are known to have been there all the time are in no event.
+        in_memory = memory == each
+        earlier = known_tensors.before_recording(activity.known_tensors, each, address[in_memory])
+        heap[in_memory] += int(activity.known_tensors.size[earlier].sum())
     summed = set(map(str, activity.texts.values[without_total]))
     free = or_na(reserved - total, (reserved <= 0) | (total < 0) | (reserved < total))
     # torch_npu and others write addresses that are not numbers, or beyond int64; equal addresses

@@ -34,6 +34,7 @@ from nbprof.dialects.gpu import (
     costs,
     engines,
     find_steps,
+    known_tensors,
     memory,
     receipt,
     step_work,
@@ -143,6 +144,9 @@ class GpuRecording(ABC):
         tables.later(
             ("allocations", "memory_added_up"),
             lambda: memory.allocations(links, self.steps, tables),
+        )
+        tables.later(
+            "known_tensors", lambda: known_tensors.table(self.trace, self.hosts.facts, tables)
         )
         tables.later("memory_capacity", lambda: memory.capacities(tables.devices, self.trace.hosts))
         tables.later("name_category", self._name_categories)

@@ -149,6 +149,16 @@ class AllocatorFrames(Group[Recording]):
         return pd.concat(parts[1:] or parts, ignore_index=True)
 
     @cached
+    def roles(self) -> pd.DataFrame:
+        """Memory at the snapshot by what it is used for."""
+        from nbprof.analysis.allocator import roles
+
+        snapshot = self.snapshot
+        if snapshot is None:
+            return frames.empty("allocator.roles")
+        return roles.roles(snapshot, self.replays)
+
+    @cached
     def oom(self) -> pd.DataFrame:
         """One row per out-of-memory error."""
         from nbprof.analysis.allocator import oom as allocator_oom

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -13,6 +14,9 @@ from nbprof.core.guard import guarded
 from nbprof.run.combine import before, below, stacked
 from nbprof.run.frame import Hosts, Phase, cached, frame
 from nbprof.run.frames.steps import StepFrames
+
+if TYPE_CHECKING:
+    from nbprof.analysis.memory.roles import Roles
 
 
 def _stack_allocators(
@@ -44,6 +48,13 @@ def _stack_summaries(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
 def _stack_ops(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
     """The ops of each allocator, the largest increase first."""
     return memory_ops.in_order(_stack_allocators(values, hosts))
+
+
+def _stack_unfreed(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
+    """Blocks that the steps of each host leave behind."""
+    from nbprof.analysis.memory import roles
+
+    return roles.in_order(_stack_allocators(values, hosts))
 
 
 class MemoryFrames(StepFrames):
@@ -113,3 +124,40 @@ class MemoryFrames(StepFrames):
     def memory_peak(self) -> pd.DataFrame:
         """Allocations alive at the peak of each allocator."""
         return alive.at_peak(self.memory_timeline, self.memory_summary)
+
+    @cached
+    def _memory_roles(self) -> Roles:
+        from nbprof.analysis.memory import roles
+
+        return roles.roles(self.activity, self.memory_timeline, self.trace.events)
+
+    @frame(combine=_stack_allocators, phase=Phase.REST)
+    def memory_roles(self) -> pd.DataFrame:
+        """Memory by role at the peak of each allocator."""
+        return self._memory_roles.peak
+
+    @property
+    def memory_roles_of_leading(self) -> pd.DataFrame:
+        """The rows of `memory_roles` of the allocator whose peak stands for the run."""
+        leading = memory.leading(self.memory_summary, self.hosts, on_device=True)
+        if not len(leading):
+            leading = memory.leading(self.memory_summary, self.hosts, on_device=False)
+        rows: pd.DataFrame = self.memory_roles
+        return rows[rows["memory_id"].isin(leading["memory_id"])]
+
+    @frame(combine=_stack_unfreed, phase=Phase.REST)
+    def memory_unfreed(self) -> pd.DataFrame:
+        """Blocks that steps leave behind, by role and op."""
+        return self._memory_roles.unfreed
+
+    @frame(combine=below("time_ms"), phase=Phase.LARGEST)
+    def _memory_roles_of_largest(self) -> pd.DataFrame:
+        return self._memory_roles.over_time
+
+    @property
+    def memory_roles_over_time(self) -> pd.DataFrame:
+        """Memory by role over time, of the allocators in `memory_drawn`."""
+        rows = self._memory_roles_of_largest
+        if self.parts is None or self.memory_largest is None or len(self.hosts) == 1:
+            return rows
+        return rows.assign(memory_id=f"{self.memory_largest} " + rows["memory_id"])

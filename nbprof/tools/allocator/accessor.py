@@ -87,6 +87,18 @@ class Allocator(View):
         return self._frame("holders")
 
     @property
+    def roles(self) -> pd.DataFrame:
+        """Memory at the snapshot by what it is used for, most first; with what is reserved and not
+        allocated it adds up to the reserved bytes.
+
+        By the stacks that allocated blocks, where they were recorded: state that an optimizer makes
+        (`_init_group`, or in a step that it outlives), parameters and buffers of modules that are
+        made on the device or moved to it, gradients that C++ frames name. A category that the
+        snapshot states comes first. All else is `unknown`.
+        """
+        return self._frame("roles")
+
+    @property
     def oom(self) -> pd.DataFrame:
         """One row for each time the memory ran out: the figures at that moment, what happened, and
         what to do.

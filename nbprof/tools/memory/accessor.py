@@ -97,6 +97,43 @@ class Memory(View):
         return ops.copy()
 
     @property
+    def roles(self) -> pd.DataFrame:
+        """Memory by role at the peak of each allocator of PyTorch, most first.
+
+        Roles of memory in use add up to its bytes exactly; what no source proves is `unknown`.
+        Sources: the parameters, buffers, gradients and optimizer state of the program's own objects
+        where nbprof recorded it, by their addresses; in any trace the ops in which a block was
+        allocated and freed. Allocated in an optimizer's step and kept is its state; allocated by
+        the backward pass and there while an optimizer steps, or freed by `zero_grad`, is a
+        gradient; freed by the backward pass, or the result of an op that has a gradient, is an
+        activation; allocated and freed in one op or one pass is temporary.
+        Of tensors that were there before the recording it has the bytes of their storage, without
+        what the allocator rounds up.
+        """
+        roles: pd.DataFrame = self._profile.run.memory_roles
+        return roles.copy()
+
+    @property
+    def roles_over_time(self) -> pd.DataFrame:
+        """Bytes of each role at no more than 1,000 moments of each allocator, the peak among them.
+
+        Of hosts that are read separately, those of the host with the highest peak.
+        """
+        rows: pd.DataFrame = self._profile.run.memory_roles_over_time
+        return rows.copy()
+
+    @property
+    def unfreed(self) -> pd.DataFrame:
+        """Blocks that steps leave behind, by role and op: allocated in a step before the last one
+        and never freed; those of most steps first.
+
+        What a single step leaves (`steps` is 1) is made once, such as the state of an optimizer;
+        what each step leaves is a leak, or something that the program collects.
+        """
+        unfreed: pd.DataFrame = self._profile.run.memory_unfreed
+        return unfreed.copy()
+
+    @property
     def variables(self) -> pd.DataFrame:
         """Variables, outputs, tracebacks, modules and threads that keep arrays alive in this kernel
         now, not when it was recorded, by device, most memory first.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pandas as pd
 
+from nbprof.analysis.memory.sample import sample
 from nbprof.core.errors import NbprofError
 from nbprof.display.categories import FRAGMENTATION, FREE, HEAP, STACK
 from nbprof.tools.memory import payload as memory_view
@@ -50,7 +51,7 @@ def memory(
     chosen = _allocator(run, memory_id)
     drawn = memory_view.of_id(run.memory_drawn, chosen)
     frame = drawn if len(drawn) else memory_view.of_id(run.memory_timeline, chosen)
-    frame = frame.iloc[memory_view.sample(floats(frame["in_use_bytes"]))]
+    frame = frame.iloc[sample(floats(frame["in_use_bytes"]))]
     data = _memory_columns(frame)
     defaults = {
         "width": width,

@@ -30,6 +30,24 @@ class Moments(Part):
     """The name of the bytes of the heap beyond all these."""
 
 
+class RoleBytes(Part):
+    """Bytes of one role by drawn event."""
+
+    role: str
+    bytes: Numbers
+    tint: int
+    """Which of the eight tints it is drawn in; -1 for grey."""
+
+
+class Roles(Part):
+    """Memory by role."""
+
+    peak: Table
+    """By role, at the peak."""
+    series: list[RoleBytes]
+    """The roles of memory in use, which add up to it; in the order in which they are stacked."""
+
+
 class MemoryId(Part):
     """An allocator over time; the columns have a row per drawn event, in time order."""
 
@@ -65,6 +83,8 @@ class MemoryId(Part):
     """Bytes that each op allocated and freed."""
     ops_left_out: str | None = None
     """How many ops with less are not in it."""
+    roles: Roles | None = None
+    """None where next to nothing is known of them."""
 
 
 class Memory(Tab):

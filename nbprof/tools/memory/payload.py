@@ -10,19 +10,22 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.analysis.memory import alive as memory_alive
+from nbprof.analysis.memory.roles import column
+from nbprof.analysis.memory.sample import sample
+from nbprof.core.memory_roles import IN_USE, RESERVED, UNKNOWN
 from nbprof.core.runs import rows_by_code
 from nbprof.dialects.xplane.memory import DATA_TYPES
 from nbprof.display import wording
 from nbprof.display.codec import Delta, coded, numbers, short
+from nbprof.schema import frames
 from nbprof.tools.common import by_jax, by_torch, bytes_figure, figure, unknown
-from nbprof.tools.memory.parts import Memory, MemoryId, Moments
+from nbprof.tools.memory.parts import Memory, MemoryId, Moments, RoleBytes, Roles
 from nbprof.tools.parts import Empty, Figure, Table
 from nbprof.tools.tables import floats, table
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
 
-MOST_POINTS = 1000
 MOST_ALIVE = 1000
 MOST_BLOCKS = 8000
 """Blocks in the tables of all moments, for all allocators together; they add up to a fifth to the
@@ -41,6 +44,20 @@ _SUMMARY = (
     "allocations",
     "deallocations",
 )
+_TINTS = {
+    "parameters": 2,
+    "buffers": 5,
+    "optimizer state": 4,
+    "gradients": 3,
+    "activations": 0,
+    "inputs": 1,
+    "temporaries": 6,
+    "communication": 7,
+}
+"""Tints of roles; what is unknown is grey."""
+_ROLES = ("role", "bytes", "percent", "blocks")
+LEAST_KNOWN = 5.0
+"""Percent of the peak of which the role is known, for a chart of roles."""
 MOST_OPS = 200
 """Ops listed for each allocator: those that allocated most."""
 _WHOLE = ["time_ms", "step", "in_use_bytes", "fragmentation", "address"]
@@ -120,29 +137,6 @@ def _of_largest(run: Run, allocators: int) -> str:
     )
 
 
-def sample(in_use: npt.NDArray[np.float64], limit: int = MOST_POINTS) -> npt.NDArray[np.int64]:
-    """The rows to keep of a timeline: of each of `most` boxes the first row with the largest use,
-    so that every maximum stays.
-
-    The boxes are those of XProf: `c` of `n // most` rows, then the rest of one more.
-    """
-    count = len(in_use)
-    if count <= limit:
-        return np.arange(count)
-    width = count // limit
-    narrow = limit * (width + 1) - count
-    sizes = np.where(np.arange(limit) < narrow, width, width + 1)
-    starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
-    safe = np.where(np.isnan(in_use), -np.inf, in_use)
-    return np.array(
-        [
-            start + int(np.argmax(safe[start : start + size]))
-            for start, size in zip(starts, sizes, strict=True)
-        ],
-        np.int64,
-    )
-
-
 def of_id(frame: pd.DataFrame, memory_id: object) -> pd.DataFrame:
     """The rows of one allocator."""
     return frame[frame["memory_id"] == memory_id]
@@ -159,6 +153,9 @@ def _allocator(
     peak = wording.real(row["peak_bytes"]) or 0.0
     step = _peak_step(full, use, row)
     ops = of_id(run.memory_ops, row["memory_id"])
+    roles = of_id(run.memory_roles, row["memory_id"])
+    # Only a row of tensors that were there before the recording has no number of blocks.
+    row["models"] = (roles["blocks"].isna() & ~roles["role"].isin([UNKNOWN, RESERVED])).any()
     return MemoryId(
         memory_id=str(row["memory_id"]),
         figures=_figures(row, full, _in_unit(run, step)),
@@ -186,7 +183,29 @@ def _allocator(
         moments=_moments(rows, own_rows, drawn, limit),
         ops=table(_largest_ops(ops), "memory.ops", _OPS),
         ops_left_out=_ops_left_out(len(ops) - MOST_OPS),
+        roles=_roles(run, roles, row["memory_id"], events),
     )
+
+
+def _roles(run: Run, peak: pd.DataFrame, memory_id: object, events: pd.DataFrame) -> Roles | None:
+    """Memory by role, at the peak and at the drawn events; None where too little of it
+    is known for a chart.
+    """
+    percent = peak["percent"][~peak["role"].isin([UNKNOWN, RESERVED])].sum()
+    if percent < LEAST_KNOWN:
+        return None
+    rows = of_id(run.memory_roles_over_time, memory_id)
+    if not np.array_equal(rows["time_ms"].to_numpy(), events["time_ms"].to_numpy()):
+        return None
+    series = []
+    for role in IN_USE:
+        sizes = floats(rows[column(role)])
+        if sizes.any():
+            series.append(RoleBytes(role=role, bytes=numbers(sizes), tint=_TINTS.get(role, -1)))
+    by_role = table(peak, "memory.roles", _ROLES)
+    by_role.head("percent").label = "% in use"
+    by_role.head("percent").help = frames.column("memory.roles", "percent").help
+    return Roles(peak=by_role, series=series)
 
 
 def _alive(rows: pd.DataFrame) -> Table:
@@ -312,6 +331,8 @@ def _torch_figures(row: dict[Any, Any], when: str) -> list[Figure]:
     note = when
     if not row["whole"]:
         note = "sum of recorded events; excludes memory allocated earlier"
+        if row["models"]:
+            note = "sum of recorded events and models; excludes other memory allocated earlier"
     elif capacity and peak is not None:
         note = f"of {wording.size(capacity)} ({wording.percent(100 * peak / capacity)})"
     figures = [bytes_figure("peak", "Peak, in this capture", peak, note)]

@@ -30,6 +30,16 @@ def html(payload: Payload) -> str:
     html = markup.table("Peak memory", "", ["Memory", "Peak", "Capacity", "At ms"], rows, "lrrr")
     if not memory.ids:
         return html
+    roles = memory.ids[0].roles
+    if roles is not None:
+        by_role = [_role(roles.peak, row) for row in range(roles.peak.rows)]
+        html += markup.table(
+            "By role at the peak",
+            memory.ids[0].memory_id,
+            ["Role", "Bytes", "", "% in use"],
+            by_role,
+            "lrlr",
+        )
     table = memory.ids[0].peak
     blocks = [_block(table, row) for row in range(min(table.rows, _ROWS))]
     heads = ["Op", "Shape", "Allocated", "", "% of peak"]
@@ -43,6 +53,17 @@ def _row(memory_id: str, peak: Any, capacity: Any, time_ms: Any) -> list[str]:
         wording.size(peak),
         wording.size(capacity),
         wording.number(time_ms, 1),
+    ]
+
+
+def _role(table: Table, row: int) -> list[str]:
+    """A role and its memory."""
+    percent = table.cell("percent", row)
+    return [
+        markup.text(table.cell("role", row)),
+        wording.size(table.cell("bytes", row)),
+        markup.bar(percent, HEAP),
+        wording.percent(percent),
     ]
 
 

@@ -1,0 +1,36 @@
+"""Roles of memory: the words of `p.memory.roles`, and where a recording says what its
+tensors are.
+"""
+
+PARAMETERS = "parameters"
+BUFFERS = "buffers"
+GRADIENTS = "gradients"
+OPTIMIZER_STATE = "optimizer state"
+ACTIVATIONS = "activations"
+INPUTS = "inputs"
+TEMPORARIES = "temporaries"
+COMMUNICATION = "communication"
+UNKNOWN = "unknown"
+RESERVED = "reserved, not allocated"
+
+IN_USE = (
+    PARAMETERS,
+    BUFFERS,
+    OPTIMIZER_STATE,
+    GRADIENTS,
+    ACTIVATIONS,
+    INPUTS,
+    TEMPORARIES,
+    COMMUNICATION,
+    UNKNOWN,
+)
+"""Roles of memory in use, which add up to it; in the order in which they are stacked."""
+
+TENSORS = "nbprof_tensors"
+"""Key of the metadata of a PyTorch trace: the tensors of models and optimizers that were alive when
+the recording ended, and the gradients then and at the end of some optimizer steps.
+
+`tensors`: lists of role, type and number of the device, address and bytes of the storage.
+`gradients`: lists of Unix time in ns and position in `sets`; a set has lists of type and number of
+the device, address and bytes.
+"""

@@ -1,0 +1,263 @@
+"""Memory by role in recordings of programs whose bytes are known by arithmetic."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import json
+import weakref
+
+import numpy as np
+import pytest
+
+import nbprof
+from nbprof.core.memory_roles import TENSORS
+from nbprof.profiles.load import load
+
+BATCH, INPUTS, HIDDEN, CLASSES = 128, 64, 256, 10
+WEIGHTS = (INPUTS * HIDDEN, HIDDEN, HIDDEN * CLASSES, CLASSES)
+PARAMETERS = 4 * sum(WEIGHTS)
+STEPS = 4
+
+
+@pytest.fixture
+def record(record):
+    """Record a function that uses PyTorch and give the recording."""
+
+    def recorded(function):
+        return record(function, source="import torch", steps="all")
+
+    return recorded
+
+
+@pytest.fixture
+def mlp(torch):
+    """A model of known size, and its steps."""
+
+    class Mlp:
+        def __init__(self, optimizer="SGD", **options):
+            self.model = torch.nn.Sequential(
+                torch.nn.Linear(INPUTS, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, CLASSES)
+            )
+            self.optimizer = getattr(torch.optim, optimizer)(self.model.parameters(), **options)
+            self.x, self.y = torch.ones(BATCH, INPUTS), torch.zeros(BATCH, dtype=torch.long)
+
+        def train(self, steps=STEPS, kept=None):
+            for _ in range(steps):
+                self.optimizer.zero_grad()
+                out = self.model(self.x)
+                loss = torch.nn.functional.cross_entropy(out, self.y)
+                loss.backward()
+                self.optimizer.step()
+                if kept is not None:
+                    kept.append(out)
+
+    return Mlp
+
+
+def in_use(rows):
+    """The columns of roles of memory in use."""
+    names = [name for name in rows if name.endswith("_bytes")]
+    return rows[[name for name in names if not name.startswith("reserved")]]
+
+
+def checked(p):
+    """The roles over time of the only allocator, after what holds for any."""
+    rows, timeline, peak = p.memory.roles_over_time, p.memory.timeline, p.memory.roles
+    assert len(rows) == len(timeline) < 1000
+    assert in_use(rows).sum(axis=1).tolist() == timeline["in_use_bytes"].tolist()
+    assert (in_use(rows) >= 0).all(axis=None)
+    (summary,) = p.memory.summary.to_dict("records")
+    assert peak["bytes"].sum() == summary["peak_bytes"]
+    assert peak["percent"].sum() == pytest.approx(100)
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "options", "state"),
+    [
+        ("SGD", {}, 0),
+        ("SGD", {"momentum": 0.9}, PARAMETERS),
+        # Two averages, and the number of the step for each parameter.
+        ("Adam", {}, 2 * PARAMETERS + 4 * len(WEIGHTS)),
+    ],
+)
+@pytest.mark.parametrize("created", ["before", "within"])
+def test_what_a_model_takes_is_exact(mlp, record, profile, optimizer, options, state, created):
+    models = []
+    if created == "before":
+        models.append(mlp(optimizer, **options))
+
+    def run():
+        if not models:
+            models.append(mlp(optimizer, **options))
+        models[0].train()
+
+    p = profile(record(run))
+    rows = checked(p)
+    assert rows["parameters_bytes"].iloc[-1] == PARAMETERS
+    assert (rows["parameters_bytes"] == PARAMETERS).all() == (created == "before")
+    assert rows["gradients_bytes"].max() == PARAMETERS
+    assert rows["optimizer_state_bytes"].iloc[-1] == rows["optimizer_state_bytes"].max() == state
+    assert rows["buffers_bytes"].max() == rows["communication_bytes"].max() == 0
+    peak = p.memory.roles.set_index("role")["bytes"]
+    assert peak["parameters"] == PARAMETERS
+    assert peak.get("optimizer state", 0) == state
+
+
+def test_activations_are_those_that_the_forward_pass_leaves(mlp, record, profile):
+    training = mlp()
+    p = profile(record(training.train))
+    rows, timeline = checked(p), p.memory.timeline
+    # What ReLU saves, the logits and their logarithms, the loss and the weight of the batch: at the
+    # begin of the backward pass those of the step before are gone.
+    left = 4 * (BATCH * HIDDEN + 2 * BATCH * CLASSES + 1 + 1)
+    begun = (timeline["op"] == "aten::nll_loss_backward") & (timeline["event"] == "allocation")
+    assert rows.loc[begun, "activations_bytes"].tolist() == [left] * STEPS
+
+
+def test_without_gradients_nothing_is_an_activation(torch, mlp, record, profile):
+    model = mlp().model
+
+    def run():
+        with torch.no_grad():
+            for _ in nbprof.steps(range(4)):
+                model(torch.ones(BATCH, INPUTS))
+
+    rows = checked(profile(record(run)))
+    assert rows["activations_bytes"].max() == rows["gradients_bytes"].max() == 0
+    assert rows["parameters_bytes"].min() == PARAMETERS
+    assert rows["temporaries_bytes"].max() >= 4 * BATCH * HIDDEN
+
+
+def test_what_grew_from_one_run_to_another(mlp, record, profile):
+    """A larger batch takes activations, another optimizer state; parameters are the same."""
+    small, large = mlp(), mlp("SGD", momentum=0.9)
+    large.x, large.y = large.x.repeat(2, 1), large.y.repeat(2)
+    runs = [profile(record(training.train)) for training in (small, large)]
+    rows = nbprof.compare(*runs).memory.set_index("role")
+    sides = [run.memory.roles.set_index("role")["bytes"] for run in runs]
+    for column, side in zip(("before_bytes", "after_bytes"), sides, strict=True):
+        assert rows[column][rows[column] > 0].to_dict() == side.to_dict()
+    assert rows["change_bytes"].tolist() == sorted(rows["change_bytes"], key=abs, reverse=True)
+    assert rows.loc["optimizer state", "change_bytes"] == PARAMETERS
+    # Both models are there in both recordings.
+    assert rows.loc["parameters"].tolist() == [2 * PARAMETERS, 2 * PARAMETERS, 0]
+    assert rows["change_bytes"].sum() == sides[1].sum() - sides[0].sum()
+
+
+def test_buffers_are_not_parameters(torch, record, profile):
+    def run():
+        layer = torch.nn.BatchNorm1d(32)
+        optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+        for _ in range(3):
+            layer(torch.ones(8, 32)).sum().backward()
+            optimizer.step()
+        kept.append(layer)
+
+    kept = []
+    rows = checked(profile(record(run)))
+    # Mean and variance, and the number of batches.
+    assert rows["buffers_bytes"].iloc[-1] == 4 * (32 + 32) + 8
+    assert rows["parameters_bytes"].iloc[-1] == 4 * (32 + 32)
+
+
+def test_outputs_that_a_list_keeps_are_activations(mlp, record, profile):
+    kept = []
+    training = mlp()
+    p = profile(record(lambda: training.train(24, kept)))
+    rows = checked(p)
+    assert len(kept) == 24
+    assert rows["activations_bytes"].iloc[-1] >= 24 * 4 * BATCH * CLASSES
+    left = p.memory.unfreed.iloc[0]
+    assert (left["role"], left["op"], left["steps"]) == ("activations", "aten::addmm", 23)
+    assert left["bytes_per_step"] == 4 * BATCH * CLASSES
+    # What was made once: nothing by this optimizer.
+    assert (p.memory.unfreed["steps"] > 1).tolist() == [True] * len(p.memory.unfreed)
+    (finding,) = p.advice[p.advice["rule"] == "memory_growth"].to_dict("records")
+    assert "allocated by aten::addmm (activations)" in finding["evidence"]
+
+
+def test_what_is_made_once_is_no_leak(mlp, record, profile):
+    training = mlp("Adam")
+    p = profile(record(lambda: training.train(12)))
+    kept = p.memory.unfreed
+    assert set(kept["role"]) == {"optimizer state"}
+    assert set(kept["steps"]) == {1}
+    assert kept["bytes"].sum() == 2 * PARAMETERS + 4 * len(WEIGHTS)
+    assert not (p.advice["rule"] == "memory_growth").any()
+
+
+def test_batches_of_a_loader_are_inputs(torch, record, profile):
+    def run():
+        data = torch.utils.data.TensorDataset(torch.ones(64, 16))
+        model = torch.nn.Linear(16, 4)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for (x,) in torch.utils.data.DataLoader(data, batch_size=16):
+            optimizer.zero_grad()
+            model(x).sum().backward()
+            optimizer.step()
+
+    rows = checked(profile(record(run)))
+    assert rows["inputs_bytes"].max() in (4 * 16 * 16, 2 * 4 * 16 * 16)
+
+
+def test_a_trace_alone_tells_gradients_and_state(mlp, record, profile, tmp_path):
+    models = []
+
+    def run():
+        models.append(mlp("Adam"))
+        models[0].train()
+
+    recording = record(run)
+    with gzip.open(recording.host_file) as file:
+        document = json.load(file)
+    known = document.pop(TENSORS)
+    assert known["tensors"]
+    alone = tmp_path / "alone.pt.trace.json"
+    alone.write_text(json.dumps(document))
+    told, rows = checked(profile(recording)), checked(load(alone))
+    assert rows["parameters_bytes"].max() == 0
+    for role in ("gradients", "optimizer_state", "activations", "temporaries"):
+        name = f"{role}_bytes"
+        assert rows[name].tolist() == told[name].tolist(), role
+    unknown = told["unknown_bytes"] + told["parameters_bytes"]
+    assert rows["unknown_bytes"].tolist() == unknown.tolist()
+
+
+def test_memory_that_is_not_the_allocators_is_left_out(torch, record, profile):
+    """Memory of NumPy is in no event, and so not in the bytes in use."""
+    model = torch.nn.Linear(16, 4)
+    model.weight = torch.nn.Parameter(torch.from_numpy(np.ones((4, 16), np.float32)))
+    p = profile(record(lambda: model(torch.ones(8, 16)).sum().backward()))
+    assert p.memory.roles_over_time["parameters_bytes"].max() == 4 * 4
+
+
+def test_nothing_is_kept_alive(mlp, record):
+    models = []
+
+    def run():
+        models.append(mlp("Adam"))
+        models[0].train()
+
+    record(run)
+    gone = [weakref.ref(models[0].model), weakref.ref(models[0].optimizer)]
+    gone += [weakref.ref(each) for each in models[0].model.parameters()]
+    models.clear()
+    gc.collect()
+    assert [ref() for ref in gone] == [None] * len(gone)
+
+
+def test_objects_that_cannot_be_read_break_nothing(torch, mlp, record, profile):
+    class Odd(torch.nn.Module):
+        def __getattr__(self, name):
+            raise RuntimeError(name)
+
+    odd = Odd()
+    vars(odd)["_parameters"] = {"weight": object(), "none": None}
+    strange = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], lr=0.1)
+    strange.param_groups = [{}]
+    training = mlp()
+    rows = checked(profile(record(training.train)))
+    assert set(rows["parameters_bytes"]) == {PARAMETERS}
+    del odd, strange
