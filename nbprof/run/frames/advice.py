@@ -35,6 +35,7 @@ from nbprof.run.frames.tf_data import TfDataFrames
 if TYPE_CHECKING:
     from nbprof.analysis.advice import cores as advice_cores
     from nbprof.analysis.advice import workers as advice_workers
+    from nbprof.analysis.compiles.table import RecordedSteps
     from nbprof.analysis.input.loops import LoopWaits
     from nbprof.analysis.pools import PoolWait
     from nbprof.analysis.result_waits import ResultWaits
@@ -312,6 +313,34 @@ class AdviceFrames(OverviewFrames, HostFrames):
         if self.capture is not None:
             rows = self.capture.tried.get("rows", [])
         return tried.frame(rows)
+
+    @cached
+    def compiles(self) -> pd.DataFrame:
+        """One row per compilation in the cell."""
+        from nbprof.analysis.compiles import table
+        from nbprof.core import compile_times
+
+        recorded = compile_times.unpacked(
+            self.capture.compiles if self.capture is not None else None
+        )
+        steps = self._times_of_steps if recorded.rows else None
+        return table.frame(recorded, self.cells, steps)
+
+    @property
+    def _times_of_steps(self) -> RecordedSteps | None:
+        """The recorded steps by the clock of the process; None if that is unknown."""
+        from nbprof.analysis.compiles.table import RecordedSteps
+        from nbprof.analysis.steps.step_rows import step_bounds
+
+        origin = origin_ns(self.trace)
+        if not origin or len(self.hosts) != 1 or not len(self.steps):
+            return None
+        start, end = step_bounds(self.steps)
+        numbers = self.steps["step"].to_numpy(np.int64)
+        order = np.argsort(start, kind="stable")
+        return RecordedSteps(
+            numbers[order], start[order] // 1000 + origin, end[order] // 1000 + origin
+        )
 
     def keep_tried(self, tried: dict[str, Any]) -> None:
         """Take the results of experiments that ran after the run was read."""
