@@ -12,7 +12,7 @@ from dataclasses import replace
 import pandas as pd
 
 from nbprof.activity.unit import ITERATION, STEP
-from nbprof.analysis.advice import tf_data
+from nbprof.analysis.advice import recompiled, tf_data
 from nbprof.analysis.advice.checks import (
     EXPENSIVE_FUNCTION,
     INPUT_HIGH,
@@ -480,10 +480,7 @@ def _eager(facts: Facts, limit: Threshold) -> Found | None:
 
 def _functions(facts: Facts, limit: Threshold) -> Found | None:
     """Functions that are retraced; tracing in a warm-up step costs the other steps nothing."""
-    functions = facts.overview["tf_functions"]
-    expensive = functions["expensive_percent"] >= limit["function"]
-    worst = functions[expensive & (functions["expensive_ms_per_step"] > 0)]
-    worst = worst.sort_values("expensive_ms_per_step", ascending=False, kind="stable")
+    worst = recompiled.retraced(facts, limit["function"])
     time = float(worst["expensive_ms_per_step"].sum())
     if 100 * time < limit["moderate"] * facts.mean["step_time"]:
         return None
@@ -499,6 +496,10 @@ def _functions(facts: Facts, limit: Threshold) -> Found | None:
     if len(worst) > 1:
         text += f" **{len(worst) - 1}** more as well."
     severity = limit.severity(100 * time / facts.mean["step_time"])
+    again = facts.evidence.compiled_again
+    if again is not None and again.most.framework == "tensorflow":
+        text += f" {recompiled.why(again.most)}"
+        return Found(text, severity=severity, gain_ms=time, fix=recompiled.edit(again.most))
     return Found(text, severity=severity, gain_ms=time)
 
 

@@ -77,15 +77,14 @@ _OF_STATE = {
     compile_times.FIRST: Cause(FIRST_CALL, why="first call"),
     compile_times.MADE_AGAIN: Cause(
         NEW_FUNCTION,
-        why="a new function object: the same code was made into a function and compiled before,"
-        " in this recording",
+        why="it is a new function object of code that was compiled before in this recording",
     ),
     compile_times.REDEFINED: Cause(
         REDEFINED,
-        why="the function was defined again, as by running its cell again: a function of the same"
-        " code was compiled in an earlier recording",
+        why="the function was defined again, as by running its cell again, since it was compiled in"
+        " an earlier recording",
     ),
-    compile_times.PLACED: Cause(PLACEMENT, why="the same program for arguments on another device"),
+    compile_times.PLACED: Cause(PLACEMENT, why="the arguments are on another device"),
 }
 RESUMED = re.compile(r"^torch_dynamo_resume_in_(?P<function>.*)_at_(?P<line>\d+)$")
 """Names of what Dynamo compiles after a graph break."""
