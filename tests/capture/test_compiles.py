@@ -392,3 +392,58 @@ def test_a_missing_hook_is_a_note():
         needs="torch",
     )
     assert "compilations_not_recorded" in done.stdout
+
+
+STORED = """
+import json, sys
+import torch, torch._dynamo
+import nbprof
+from tests.support.payloads import check
+
+def zebra_step(x, zebra_mode):
+    return x + 1 if zebra_mode == "zebra a" else x - 1
+
+def profiled(logdir):
+    step = torch.compile(zebra_step, backend="eager", dynamic=False)
+    with nbprof.profile(logdir=logdir, steps="all") as p:
+        for number in nbprof.steps(range(7)):
+            step(torch.ones(3), "zebra " + "abcdefgh"[number])
+    return p.result
+
+p = profiled(sys.argv[1])
+again = nbprof.load(sys.argv[1])
+payload = again.payload()
+check(payload.overview.compiles, "Compiles")
+table = payload.overview.compiles.table
+p.save("full.html")
+p.save("redacted.html", redact=True)
+print(json.dumps({
+    "live": p.compiles.to_dict("list"),
+    "loaded": again.compiles.to_dict("list"),
+    "causes": [table.cell("cause", row) for row in range(table.rows)],
+    "times": [table.cell("compilations", row) for row in range(table.rows)],
+    "notes": payload.overview.compiles.notes,
+    "advice": again.advice.to_dict("records"),
+}, default=str))
+"""
+
+
+def test_it_is_stored_shown_and_redacted(tmp_path):
+    """A profile that is loaded again has it, and a redacted report has no value of the program."""
+    done = run(STORED, tmp_path / "logs", needs="torch", cwd=tmp_path)
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["live"] == found["loaded"]
+    assert found["live"]["cause"] == ["first_call", *["python_value"] * 6]
+    assert found["live"]["step"] == [1, 2, 3, 4, 5, 6, 7]
+    assert sorted(zip(found["causes"], found["times"], strict=True)) == [
+        ("first call", 1),
+        ("python value", 6),
+    ]
+    assert found["notes"][0].startswith("7 compilations in the cell: ")
+    assert "of which 6 again" in found["notes"][0]
+    evidence = {row["rule"]: row["evidence"] for row in found["advice"]}["compile"]
+    assert "zebra_step" in evidence
+    assert "compiled again **6 times** in the cell" in evidence
+    assert "zebra_mode is 'zebra" in evidence
+    assert "zebra" in (tmp_path / "full.html").read_text(encoding="utf-8")
+    assert "zebra" not in (tmp_path / "redacted.html").read_text(encoding="utf-8")
