@@ -18,6 +18,7 @@ from typing import Any
 from nbprof.capture import compiles, describe, keras, notes, pools, torch_threads
 from nbprof.capture.auto import AutoBackend, one_at_a_time, used_before
 from nbprof.capture.clock import StepClock, set_current
+from nbprof.capture.compiles import hooks as compiler_hooks
 from nbprof.capture.compiles.recorder import Compiles
 from nbprof.capture.detect import choose
 from nbprof.capture.enough import trains
@@ -399,7 +400,7 @@ class Session:
 
     def _compiler_is_here(self, module: ModuleType) -> None:
         if self._compiles is not None:
-            self._compiles.hook(module, self._patches)
+            compiler_hooks.hook(module, self._patches, self._compiles)
 
     def _give_way(self, title: str = "") -> None:
         if self._stopped:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, TypeGuard
 
 VERSION = 1
 MOST = 1_000
@@ -120,7 +120,7 @@ def unpacked(values: object) -> Compilations:
     """The compilations that `packed` packed; none of another version, and no damaged rows."""
     if not isinstance(values, dict) or values.get("version") != VERSION:
         return Compilations()
-    rows, began, left_out = values.get("rows"), values.get("began_ns"), values.get("left_out")
+    rows, began, left_out = (values.get(name) for name in ("rows", "began_ns", "left_out"))
     if not isinstance(rows, list) or not _is_count(began) or not _is_count(left_out):
         return Compilations()
     return Compilations(tuple(filter(None, map(_row, rows[:MOST]))), began, left_out)
@@ -135,7 +135,7 @@ def _row(values: object) -> Compilation | None:
     return Compilation(**values)
 
 
-def _is_count(value: object) -> bool:
+def _is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LATEST_NS
 
 
@@ -147,12 +147,16 @@ def _is_path(value: object) -> bool:
     return isinstance(value, str) and len(value) <= _LONGEST_PATH
 
 
+def _is_state(value: object) -> bool:
+    return value in STATES
+
+
 _EMPTY = {field.name: field.default for field in fields(Compilation) if field.name != "framework"}
 _TEXTS = ("framework", "function", "cache", "reason", "argument", "before", "after", "breaks")
 _COUNTS = ("line", "start_ns", "duration_ns", "step", "trace_ns", "lower_ns", "compile_ns")
-_CHECKS = {
+_CHECKS: dict[str, Callable[[object], bool]] = {
     **dict.fromkeys(_TEXTS, _is_text),
     **dict.fromkeys(_COUNTS, _is_count),
     "file": _is_path,
-    "state": lambda value: value in STATES,
+    "state": _is_state,
 }

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from nbprof.analysis.compiles import table
 from nbprof.capture import compiles
+from nbprof.capture.compiles.hooks import hook
 from nbprof.capture.compiles.recorder import Compiles
 from nbprof.capture.patches import Patches
 from nbprof.core import compile_times
@@ -41,7 +42,7 @@ def recorded(*programs: Callable[[], object]) -> list[dict[str, object]]:
         patches, watch = Patches(), Compiles(lambda: 3)
         for module in compiles.MODULES:
             if module in sys.modules:
-                watch.hook(sys.modules[module], patches)
+                hook(sys.modules[module], patches, watch)
         try:
             program()
         finally:

@@ -211,12 +211,13 @@ def test_explaining_is_bounded():
     """Comparing with all earlier keys grows with their number: it ends, and compiling goes on."""
     done = run(
         """
-        import json
+        import json, sys
         from unittest import mock
         import jax, numpy as np
         from jax._src.interpreters import partial_eval
         from nbprof.capture import compiles
         from nbprof.capture.compiles import jax as watched
+        from nbprof.capture.compiles.hooks import hook
         from nbprof.capture.compiles.recorder import Compiles
         from nbprof.capture.patches import Patches
         from nbprof.core import compile_times
@@ -232,7 +233,7 @@ def test_explaining_is_bounded():
 
         patches, watch = Patches(), Compiles(lambda: None)
         patches.replace(partial_eval, "diff_tracing_cache_keys", diff)
-        watch.hook(__import__("sys").modules[compiles.JAX], patches)
+        hook(sys.modules[compiles.JAX], patches, watch)
         # By number alone, however fast this machine is.
         with mock.patch.multiple(watched, MOST_EXPLAINED=20, _ALWAYS_EXPLAINED=20):
             with mock.patch.object(compile_times, "MOST", 30):

@@ -122,7 +122,7 @@ def retraced(facts: Facts, least_percent: float) -> pd.DataFrame:
     """The tf.functions that are traced or run eagerly for so much of their time, the most
     expensive first.
     """
-    functions = facts.overview["tf_functions"]
+    functions: pd.DataFrame = facts.overview["tf_functions"]
     expensive = functions["expensive_percent"] >= least_percent
     worst = functions[expensive & (functions["expensive_ms_per_step"] > 0)]
     return worst.sort_values("expensive_ms_per_step", ascending=False, kind="stable")

@@ -12,7 +12,9 @@ import re
 import sys
 import threading
 import time
-from types import ModuleType
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from nbprof.capture.compiles.seen import code_of, seen
@@ -39,15 +41,19 @@ _FUNCTION = re.compile(
 )
 _JITTED = re.compile(r"^(?:jit|pmap)\((.*)\)$")
 _MOST_PENDING = 200
+_NOT_COMPARED = (1_000, 0, "")
+"""A difference that is larger than any, as JAX has them."""
 MOST_EXPLAINED = 400
-"""Cache misses that are explained at most, as each is compared with all before."""
+"""Cache misses that are explained at most."""
+COMPARES, MOST_COMPARED = "diff_tracing_cache_keys", 6
+"""JAX's function that compares a miss with a key before, and with how many of these it does."""
 _ALWAYS_EXPLAINED, _SHARE = 50, 0.005
 """Misses that are explained in any case, and the share of the time of compiling that explaining
 further ones may take.
 """
 
 
-def follow(_: ModuleType, patches: Patches, compiles: Compiles) -> None:
+def follow(patches: Patches, compiles: Compiles) -> None:
     """Follow the compilations of JAX until `patches` are restored."""
     from jax._src import config, monitoring
 
@@ -59,11 +65,13 @@ def follow(_: ModuleType, patches: Patches, compiles: Compiles) -> None:
     for name in _LOGGERS:
         logger = logging.getLogger(name)
         logger.addFilter(watch)
-        patches.on_restore(lambda logger=logger: logger.removeFilter(watch))
+        patches.on_restore(partial(logger.removeFilter, watch))
     sites = getattr(sys.modules.get(_LOGGERS[0]), "callsites_with_tracing_cache_miss", None)
     if isinstance(sites, set):
         before = set(sites)
-        patches.on_restore(lambda: watch.asked or sites.intersection_update(before))
+        patches.on_restore(lambda: watch.forget(sites, before))
+    if hasattr(explaining := sys.modules.get(_LOGGERS[0]), COMPARES):
+        patches.replace(explaining, COMPARES, watch.comparing(getattr(explaining, COMPARES)))
     for name in _CACHES:
         cache = sys.modules.get(name)
         if cache is not None and getattr(cache, "config", None) is config:
@@ -161,8 +169,27 @@ class Watch(logging.Filter):
         cheap = self._explaining_ns <= _SHARE * self._compiling_ns
         if self.explained >= _ALWAYS_EXPLAINED and not cheap:
             return False
-        self._looked_ns = time.perf_counter_ns()
+        self._looked_ns = time.thread_time_ns()
         return True
+
+    def comparing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """JAX's function that compares two keys, for a few keys before each miss."""
+        missed: list[Any] = [None, 0]
+
+        def diff_tracing_cache_keys(new_key: Any, old_key: Any) -> Any:
+            if missed[0] is not new_key:
+                missed[:] = new_key, 0
+            missed[1] += 1
+            if missed[1] > MOST_COMPARED and not self._persons():
+                return _NOT_COMPARED
+            return original(new_key, old_key)
+
+        return diff_tracing_cache_keys
+
+    def forget(self, sites: set[Any], before: set[Any]) -> None:
+        """Drop what JAX remembered of misses for our explanations alone."""
+        if not self.asked:
+            sites.intersection_update(before)
 
     def _persons(self) -> bool:
         """True if the person has JAX explain cache misses."""
@@ -184,7 +211,7 @@ class Watch(logging.Filter):
     def _explained(self, text: str) -> None:
         self.explained += 1
         if self._looked_ns:
-            self._explaining_ns += time.perf_counter_ns() - self._looked_ns
+            self._explaining_ns += time.thread_time_ns() - self._looked_ns
             self._looked_ns = 0
         found = _FUNCTION.search(text)
         pending = self._pending
@@ -202,7 +229,7 @@ class Watch(logging.Filter):
         if outcome is not None:
             self._pending.cache = outcome
 
-    def measured(self, event: str, seconds: float, **about: Any) -> None:
+    def measured(self, event: str, duration_secs: float, **about: Any) -> None:
         """A phase of a compilation has ended. Never raises."""
         if event not in (TRACED, LOWERED, COMPILED):
             return
@@ -211,7 +238,7 @@ class Watch(logging.Filter):
             jitted = _JITTED.match(name)
             if jitted is not None:
                 name = jitted[1]
-            self._measured(event, name, int(seconds * 1e9))
+            self._measured(event, name, int(duration_secs * 1e9))
 
     def _measured(self, event: str, name: str, took_ns: int) -> None:
         pending, now = self._pending, time.time_ns()
@@ -265,7 +292,7 @@ class Watch(logging.Filter):
 
 def _explained_function() -> Any:
     """The function whose miss is being explained: a variable of JAX's that calls the logger."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     for _ in range(15):
         if frame is None:
             return None

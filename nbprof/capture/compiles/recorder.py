@@ -6,12 +6,9 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
-from nbprof.capture.compiles import JAX, TENSORFLOW, TORCH
 from nbprof.capture.compiles.seen import seen
-from nbprof.capture.patches import Patches
 from nbprof.core import compile_times
 from nbprof.core.compile_times import Compilation
 
@@ -38,22 +35,6 @@ class Compiles:
         self._left_out = 0
         self._began_ns = time.time_ns()
         seen.begin()
-
-    def hook(self, module: ModuleType, patches: Patches) -> None:
-        """Follow the compiler of a module of `nbprof.capture.compiles.MODULES`. Never raises."""
-        name = module.__name__
-        try:
-            if name == JAX:
-                from nbprof.capture.compiles.jax import follow
-            elif name == TORCH:
-                from nbprof.capture.compiles.torch import follow
-            elif name == TENSORFLOW:
-                from nbprof.capture.compiles.tensorflow import follow
-            else:
-                return
-            follow(module, patches, self)
-        except Exception as error:
-            self.failures[name.partition(".")[0]] = error
 
     @property
     def full(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from itertools import islice
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 TRACES = "_create_concrete_function"
 """The function of TensorFlow that traces a function for new types of arguments."""
-_MOST_COMPARED = 8
+_MOST_COMPARED = 4
 _OWN_FUNCTIONS = ("initialize_variables",)
 """Functions that TensorFlow traces for itself, once."""
 
@@ -54,35 +55,50 @@ def _facts(function_type: Any, options: Any, compiles: Compiles) -> dict[str, An
     facts: dict[str, Any] = {"function": name}
     if code is not None:
         facts |= {"file": code.co_filename, "line": code.co_firstlineno}
-    cache = options.function_cache
-    # Its values are the traces so far, in their order.
-    earlier = [] if cache is None else cache.values()
+    earlier = _latest(options.function_cache)
     if not earlier:
         return facts | {"state": seen.state(options.python_function, code)}
     types = _types(function_type)
-    closest: list[tuple[str, str, str]] | None = None
-    for traced in reversed(earlier[-_MOST_COMPARED:]):
-        differences = _differences(_types(traced.function_type), types)
-        if not differences:
+    closest: tuple[str, ...] = ()
+    before: dict[str, Any] = {}
+    for traced in earlier:
+        earlier_types = _types(traced.function_type)
+        names = _differences(earlier_types, types)
+        if not names:
             # A function that creates variables is traced twice at its first call.
             return facts | {"state": FIRST if len(earlier) == 1 else UNKNOWN}
-        if closest is None or len(differences) < len(closest):
-            closest = differences
-    if not closest:
-        return facts | {"state": UNKNOWN}
-    argument, before, after = closest[0]
-    return facts | {"state": AGAIN, "argument": argument, "before": before, "after": after}
+        if not closest or len(names) < len(closest):
+            closest, before = names, earlier_types
+        if len(names) == 1:
+            break
+    name = closest[0]
+    values = {"before": _text(before.get(name)), "after": _text(types.get(name))}
+    return facts | {"state": AGAIN, "argument": name, **values}
 
 
-def _types(function_type: Any) -> dict[str, str]:
-    """The types of the arguments by name, as text."""
+def _latest(cache: Any) -> list[Any]:
+    """The latest traces of a function, newest first."""
+    if cache is None:
+        return []
+    traced = getattr(cache, "_primary", None)
+    if isinstance(traced, dict):
+        # It hashes the types of each trace that it gives out.
+        return list(islice(reversed(traced.values()), _MOST_COMPARED))
+    return list(reversed(cache.values()))[:_MOST_COMPARED]
+
+
+def _types(function_type: Any) -> dict[str, Any]:
+    """The types of the arguments by name."""
     parameters = function_type.parameters.items()
-    return {name: repr(parameter.type_constraint) for name, parameter in parameters}
+    return {name: parameter.type_constraint for name, parameter in parameters}
 
 
-def _differences(before: dict[str, str], after: dict[str, str]) -> list[tuple[str, str, str]]:
-    return [
-        (name, before.get(name, ""), after.get(name, ""))
-        for name in dict.fromkeys((*after, *before))
-        if before.get(name, "") != after.get(name, "")
-    ]
+def _differences(before: dict[str, Any], after: dict[str, Any]) -> tuple[str, ...]:
+    """The names of the arguments whose types differ."""
+    names = dict.fromkeys((*after, *before))
+    return tuple(name for name in names if before.get(name) != after.get(name))
+
+
+def _text(kind: Any) -> str:
+    """A type as TensorFlow writes it; "" without one."""
+    return "" if kind is None else repr(kind)
