@@ -102,10 +102,10 @@ def short(text: str) -> str:
 def packed(rows: Iterable[Compilation], began_ns: int, left_out: int) -> dict[str, Any]:
     """As plain values for JSON; empty without compilations."""
     empty = _EMPTY
-    packed_rows = [
-        {name: value for name, value in asdict(row).items() if value != empty.get(name)}
-        for row in rows
-    ]
+    packed_rows = []
+    for row in rows:
+        values = asdict(row).items()
+        packed_rows.append({name: value for name, value in values if value != empty.get(name)})
     if not packed_rows:
         return {}
     return {

@@ -307,7 +307,7 @@ class Profile:
 
     @property
     def compiles(self) -> pd.DataFrame:
-        """What was compiled while the cell ran, recorded or not: one row per compilation of JAX's
+        """Compilations while the cell ran, recorded or not: one row for each of JAX's
         `jit`, `torch.compile` and `tf.function`, in the order of their starts.
 
         `cause` is the kind of cause and `why` a sentence with the values before and after, by what

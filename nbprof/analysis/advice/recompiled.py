@@ -135,9 +135,9 @@ def edit(group: Group) -> str:
 
 def why(group: Group) -> str:
     """The cause in a sentence, or two."""
-    place = f" ({group.where})" if group.where else ""
+    location = f" ({group.where})" if group.where else ""
     text = (
-        f"**{group.function or 'A function'}**{place} was compiled again"
+        f"**{group.function or 'A function'}**{location} was compiled again"
         f" **{wording.plural(group.times, 'time')}** in the cell"
     )
     if group.times > 1:

@@ -1,1 +1,1 @@
-"""What was compiled, how long that took, and why it was compiled again."""
+"""Compilations of a cell: their times, and the causes of those that happen again."""

@@ -1,4 +1,4 @@
-"""What a program compiled again in its steps, and the sizes to pad to if shapes are the cause."""
+"""Compilations that happen again in steps, and sizes to pad to if shapes are the cause."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Group(NamedTuple):
 
 
 class Again(NamedTuple):
-    """What was compiled again in the steps that averages include.
+    """Compilations in the steps that averages include, of functions compiled before.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ def find(
     *,
     ended_before: bool,
 ) -> Again | None:
-    """What was compiled again in some steps; None if nothing is known to be.
+    """Compilations in some steps, of functions compiled before; None if there are none.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The cause of a compilation, by what its framework says of it and by the values that differ.
+"""The cause of a compilation, by the message of its framework and by the values that differ.
 
 Each framework has words of its own for one cause; what none of the patterns knows is `UNKNOWN`.
 """
@@ -259,27 +259,27 @@ def of_guard(text: str, now: str = "") -> Cause:
 
 
 def _of_tensor(guard: str) -> Cause | None:
-    found = _TENSOR.search(guard)
-    if found is None:
+    match = _TENSOR.search(guard)
+    if match is None:
         if re.search(r"\.size\(\)\[\d+\]", guard):
             return Cause(SHAPE, why=f"a size no longer satisfies {guard}")
         if ".stride()[" in guard:
             return Cause(STRIDE, why=f"a stride no longer satisfies {guard}")
         return None
-    kind = _TENSOR_KINDS.get(found["what"])
+    kind = _TENSOR_KINDS.get(match["what"])
     if kind is None:
         return None
-    name, before, after = found["name"], found["before"] or "", found["now"] or ""
+    name, before, after = match["name"], match["before"] or "", match["now"] or ""
     if kind == REQUIRES_GRAD:
         before = _FLAGS.get(before.removeprefix("requires_grad="), before)
         after = {"True": "False", "False": "True"}.get(before, "")
         return Cause(kind, name, before, after, f"requires_grad of {name} is no longer {before}")
-    if found["what"] == "dispatch key set" and _backend(before) == _backend(after):
+    if match["what"] == "dispatch key set" and _backend(before) == _backend(after):
         return None
-    what = {"size": f"size {found['index']}", "rank": "the number of dimensions"}.get(
-        found["what"], found["what"]
+    subject = {"size": f"size {match['index']}", "rank": "the number of dimensions"}.get(
+        match["what"], match["what"]
     )
-    return Cause(kind, name, before, after, f"{what} of {name} is {after} and was {before}")
+    return Cause(kind, name, before, after, f"{subject} of {name} is {after} and was {before}")
 
 
 def _backend(keys: str) -> set[str]:
@@ -287,12 +287,12 @@ def _backend(keys: str) -> set[str]:
 
 
 def _of_state(guard: str) -> Cause | None:
-    found = _STATE.search(guard)
-    if found is not None:
-        what = found["what"].strip()
-        if "grad_mode" in what:
+    match = _STATE.search(guard)
+    if match is not None:
+        setting = match["what"].strip()
+        if "grad_mode" in setting:
             return Cause(GRAD_MODE, why="gradients are switched on and were off, or the reverse")
-        return Cause(SETTING, what, why=f"the setting {what} has changed")
+        return Cause(SETTING, setting, why=f"the setting {setting} has changed")
     if guard.startswith("BACKEND_MATCH"):
         return Cause(BACKEND, why="torch.compile was called with another backend object")
     if "Duplicate tensor" in guard:
@@ -301,10 +301,10 @@ def _of_state(guard: str) -> Cause | None:
 
 
 def _of_containers(guard: str, now: str) -> Cause | None:
-    found = _LENGTH.match(guard)
-    if found is not None:
-        name, before = found["name"], found["before"]
-        if found["how"] == "!=":
+    match = _LENGTH.match(guard)
+    if match is not None:
+        name, before = match["name"], match["before"]
+        if match["how"] == "!=":
             return Cause(STRUCTURE, name, why=f"the length of {name} has changed")
         why = f"the length of {name} is {now or 'no longer'} {'and was ' if now else ''}{before}"
         return Cause(STRUCTURE, name, before, now, why)
@@ -314,15 +314,15 @@ def _of_containers(guard: str, now: str) -> Cause | None:
 
 
 def _of_identity(guard: str, now: str) -> Cause | None:
-    found = _CHECK.match(guard)
-    if found is None:
+    match = _CHECK.match(guard)
+    if match is None:
         if "deallocated" in guard or "got deleted" in guard:
             return Cause(OBJECT, why="an object that the compiled function uses was deleted")
         return None
-    name = found["name"]
-    if found["what"] == "obj_id":
+    name = match["name"]
+    if match["what"] == "obj_id":
         return Cause(OBJECT, name, why=f"{name} is another object")
-    kind = _TYPE.search(found["rest"])
+    kind = _TYPE.search(match["rest"])
     before = kind[1] if kind is not None else ""
     if before == "NoneType":
         return Cause(NONE_OR_VALUE, name, "None", now, f"{name} is no longer None")
@@ -334,10 +334,10 @@ def _of_identity(guard: str, now: str) -> Cause | None:
 
 def _of_value(guard: str, now: str) -> Cause | None:
     """A guard that compares a plain value."""
-    found = _EQUAL.match(guard)
-    if found is None:
+    match = _EQUAL.match(guard)
+    if match is None:
         return None
-    path, before = found["name"], re.sub(r"\s*\(HINT.*$", "", found["before"], flags=re.S).strip()
+    path, before = match["name"], re.sub(r"\s*\(HINT.*$", "", match["before"], flags=re.S).strip()
     was = f"is {now} and was {before}" if now else f"is no longer {before}"
     if path.endswith(".training"):
         module = path.removesuffix(".training")

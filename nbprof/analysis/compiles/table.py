@@ -33,7 +33,7 @@ class RecordedSteps(NamedTuple):
     start: Int64s
     end: Int64s
 
-    def at(self, time_ns: int) -> int | None:
+    def running(self, time_ns: int) -> int | None:
         """The step that runs at a time; None if none does."""
         index = int(np.searchsorted(self.start, time_ns, side="right")) - 1
         if index < 0 or time_ns >= self.end[index]:
@@ -67,7 +67,7 @@ def frame(
     for row, cause in with_causes(recorded):
         step = row.step or None
         if step is None and steps is not None:
-            step = steps.at(row.start_ns)
+            step = steps.running(row.start_ns)
         rows.append(
             {
                 "framework": named(row.framework).title,

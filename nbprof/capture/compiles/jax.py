@@ -1,4 +1,4 @@
-"""What JAX compiles, and why: its durations, and what it logs when explaining cache misses.
+"""Compilations of JAX: their durations, and the reasons that it logs for cache misses.
 
 `jax_explain_cache_misses` itself is not set: a setting that a cell changes meanwhile could not be
 told from ours. Its caches look it up in the module `config`, which is replaced where they do.
@@ -115,7 +115,7 @@ class _Setting:
 
 
 class _Pending:
-    """What a thread has traced and lowered, and not yet compiled."""
+    """Functions that a thread has traced and lowered, and not yet compiled."""
 
     def __init__(self) -> None:
         self.explained: list[tuple[str, str, str]] = []
@@ -161,7 +161,7 @@ class Watch(logging.Filter):
         return pending
 
     def explains(self) -> bool:
-        """Whether a cache is to explain its miss: the setting, as caches see it."""
+        """Return the setting as caches see it: True for a miss to be explained."""
         if self._persons():
             return True
         if self.explained >= MOST_EXPLAINED or self._compiles.full:
@@ -213,15 +213,15 @@ class Watch(logging.Filter):
         if self._looked_ns:
             self._explaining_ns += time.thread_time_ns() - self._looked_ns
             self._looked_ns = 0
-        found = _FUNCTION.search(text)
+        match = _FUNCTION.search(text)
         pending = self._pending
-        if found is None or len(pending.explained) >= _MOST_PENDING:
+        if match is None or len(pending.explained) >= _MOST_PENDING:
             return
         state = AGAIN
         if _NEVER_SEEN in text:
             function = _explained_function()
             state = seen.state(function, code_of(function))
-        pending.explained.append((found["name"], text, state))
+        pending.explained.append((match["name"], text, state))
 
     def happened(self, event: str, **_: Any) -> None:
         """An event of JAX: the cache on disk was asked."""
@@ -251,7 +251,7 @@ class Watch(logging.Filter):
             pending.lowered_ns = took_ns
             pending.began.setdefault(name, now - took_ns)
             return
-        # What was traced for it, as functions that it calls, is compiled with it.
+        # Functions that it calls were traced for it, and are compiled with it.
         self._threads.pending = _Pending()
         self._compiling_ns += took_ns + pending.traced.get(name, 0)
         begin = pending.began.get(name, now - took_ns)
@@ -268,15 +268,15 @@ class Watch(logging.Filter):
         )
 
     def _why(self, name: str, pending: _Pending) -> dict[str, Any]:
-        """What the explanations say of the function that is compiled."""
+        """The explanation for the function that is compiled."""
         for explained, text, state in reversed(pending.explained):
             if explained == name:
-                found = _FUNCTION.search(text)
+                match = _FUNCTION.search(text)
                 facts: dict[str, Any] = {"state": state}
                 if state == AGAIN:
                     facts["reason"] = text.partition("closest previous key:")[2].strip() or text
-                if found is not None and found["file"]:
-                    facts |= {"file": found["file"], "line": int(found["line"])}
+                if match is not None and match["file"]:
+                    facts |= {"file": match["file"], "line": int(match["line"])}
                     if len(self._compiled) < MOST_EXPLAINED:
                         self._compiled[name] = facts["file"], facts["line"]
                 return facts

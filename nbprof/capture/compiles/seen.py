@@ -29,7 +29,7 @@ class Seen:
     """
 
     def __init__(self) -> None:
-        self._made: dict[int, _Made] = {}
+        self._functions: dict[int, _Made] = {}
         self._recording = 0
 
     def begin(self) -> None:
@@ -37,7 +37,7 @@ class Seen:
         self._recording += 1
 
     def state(self, function: Any, code: CodeType | None) -> str:
-        """What is known of a function of which its compiler has seen nothing.
+        """The state of a function of which its compiler has seen nothing.
 
         Parameters
         ----------
@@ -54,17 +54,17 @@ class Seen:
         if code is None:
             return UNKNOWN
         key = hash((code.co_filename, code.co_firstlineno, code))
-        known = self._made.get(key)
-        if known is None and len(self._made) >= MOST:
+        earlier = self._functions.get(key)
+        if earlier is None and len(self._functions) >= MOST:
             return UNKNOWN
-        self._made[key] = _Made(self._recording, _reference(function))
-        if known is None or _is_method(code):
-            # Each object of a class has methods of its own.
+        self._functions[key] = _Made(self._recording, _reference(function))
+        if earlier is None or _is_method(code):
+            # Each object of a class has separate methods.
             return FIRST
-        if known.function is not None and known.function() is function:
+        if earlier.function is not None and earlier.function() is function:
             # The same function: its compiler's cache was cleared.
             return UNKNOWN
-        return MADE_AGAIN if known.recording == self._recording else REDEFINED
+        return MADE_AGAIN if earlier.recording == self._recording else REDEFINED
 
 
 def code_of(function: Any) -> CodeType | None:

@@ -1,4 +1,4 @@
-"""What `tf.function` traces, and why: the types of its arguments beside those of earlier traces."""
+"""Traces of `tf.function`, and their causes: the types of its arguments beside earlier ones."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def follow(module: ModuleType, patches: Patches, compiles: Compiles) -> None:
 
 
 def _facts(function_type: Any, options: Any, compiles: Compiles) -> dict[str, Any] | None:
-    """What is known of a trace before it begins; None of one that is TensorFlow's own."""
+    """The facts of a trace before it begins; None of one that is TensorFlow's own."""
     name = str(options.name)
     if name in _OWN_FUNCTIONS:
         return None

@@ -1,4 +1,4 @@
-"""What `torch.compile` compiles, and why: PyTorch's own metrics of each compilation.
+"""Compilations of `torch.compile`, and their causes: PyTorch's own metrics of each compilation.
 
 They name the guard that failed; the values of now are in the frame that is compiled.
 """
@@ -131,10 +131,10 @@ class Watch:
             self._last_break = new[-1]
         lines = []
         for each in new:
-            where = ""
+            location = ""
             if stack := getattr(each, "user_stack", None):
-                where = f"{stack[-1].filename}:{stack[-1].lineno}: "
-            lines.append(where + _break_reason(str(each.reason)))
+                location = f"{stack[-1].filename}:{stack[-1].lineno}: "
+            lines.append(location + _break_reason(str(each.reason)))
         return "\n".join(dict.fromkeys(lines))
 
 
@@ -182,17 +182,17 @@ def _compiled_frame() -> tuple[CodeType | None, dict[str, Any]]:
 
 
 def _now(reason: str, values: dict[str, Any]) -> str:
-    """The value of now of what a failed guard compares; "" where it is no plain value.
+    """The current value that a failed guard compares; "" unless it is a plain value.
 
     Nothing of the person's is called: attributes are read from the objects' dictionaries.
     """
-    found = _GUARD.match(reason)
-    length = None if found is not None else _LENGTH.match(reason)
-    path = found or length
+    equal = _GUARD.match(reason)
+    length = None if equal is not None else _LENGTH.match(reason)
+    path = equal or length
     if path is None:
         return ""
     try:
-        value = _at(path["path"], values)
+        value = _value(path["path"], values)
     except (KeyError, IndexError, TypeError):
         return ""
     if length is not None:
@@ -202,7 +202,7 @@ def _now(reason: str, values: dict[str, Any]) -> str:
     return ""
 
 
-def _at(path: str, values: dict[str, Any]) -> Any:
+def _value(path: str, values: dict[str, Any]) -> Any:
     name = re.match(r"\w+", path)
     if name is None:
         raise KeyError(path)

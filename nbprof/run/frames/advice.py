@@ -349,7 +349,7 @@ class AdviceFrames(OverviewFrames, HostFrames):
         )
 
     def _compiled_again(self) -> Again | None:
-        """What was compiled again in the steps that averages include."""
+        """Compilations in the steps that averages include, of functions compiled before."""
         if not self.compilations.rows or self.capture is None:
             return None
         from nbprof.analysis.compiles import again
