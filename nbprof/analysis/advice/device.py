@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.unit import CALL
-from nbprof.analysis.advice import recompiled
 from nbprof.analysis.advice.checks import INPUT_HIGH, PART_HIGH, PART_MODERATE
 from nbprof.analysis.advice.evidence import LongGaps
 from nbprof.analysis.advice.facts import (
@@ -376,9 +375,13 @@ def _compile(facts: Facts, limit: Threshold) -> Found | None:
     if facts.torch_runtime.calls_of("captured").count:
         # Capturing a graph happens once and has nothing to do with shapes.
         return None
-    known = recompiled.finding(facts, limit)
-    if known is not None:
-        return known
+    if facts.evidence.compiled_again is not None:
+        # Late: few profiles need it.
+        from nbprof.analysis.advice import recompiled
+
+        known = recompiled.finding(facts, limit)
+        if known is not None:
+            return known
     share, time = facts.percent.get("compile", 0.0), facts.mean.get("compile", 0.0)
     # A single step that compiles may be the first one to evaluate, or the last batch: shapes need
     # not change.

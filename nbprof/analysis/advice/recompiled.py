@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
-from nbprof.analysis.advice.checks import EXPENSIVE_FUNCTION
+from nbprof.analysis.advice.checks import EXPENSIVE_FUNCTION, retraced
 from nbprof.analysis.advice.facts import Facts
 from nbprof.analysis.compiles import causes
 from nbprof.analysis.compiles.again import Group
@@ -96,7 +94,9 @@ def finding(facts: Facts, limit: Threshold) -> Found | None:
     again, step_ms = facts.evidence.compiled_again, facts.mean["step_time"]
     if again is None or not step_ms > 0:
         return None
-    if again.most.framework == "tensorflow" and len(retraced(facts, EXPENSIVE_FUNCTION)):
+    if again.most.framework == "tensorflow" and len(
+        retraced(facts.overview["tf_functions"], EXPENSIVE_FUNCTION)
+    ):
         # The rule on functions that are traced again states the cause.
         return None
     time = again.ms
@@ -116,16 +116,6 @@ def finding(facts: Facts, limit: Threshold) -> Found | None:
         fix=edit(again.most),
         recording_cost=0.0,
     )
-
-
-def retraced(facts: Facts, least_percent: float) -> pd.DataFrame:
-    """The tf.functions that are traced or run eagerly for so much of their time, the most
-    expensive first.
-    """
-    functions: pd.DataFrame = facts.overview["tf_functions"]
-    expensive = functions["expensive_percent"] >= least_percent
-    worst = functions[expensive & (functions["expensive_ms_per_step"] > 0)]
-    return worst.sort_values("expensive_ms_per_step", ascending=False, kind="stable")
 
 
 def edit(group: Group) -> str:
