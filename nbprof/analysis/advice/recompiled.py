@@ -17,20 +17,18 @@ _JAX_ONCE = (
     "+    state, loss = update(state, batch)"
 )
 _TORCH_ONCE = (
-    "+compiled = torch.compile(step)  # once, before the loop\n"
-    " for batch in batches:\n"
-    "-    loss = torch.compile(step)(batch)\n"
-    "+    loss = compiled(batch)"
+    "+model = torch.compile(model)  # once, before the loop\n"
+    "-    model = torch.compile(model)  # in the loop"
 )
 _TF_ONCE = (
-    "+update = tf.function(step)  # once, before the loop\n"
-    " for batch in ds:\n"
-    "-    tf.function(step)(batch)\n"
-    "+    update(batch)"
+    "+update = tf.function(fn)  # once, before the loop\n"
+    " for x, y in ds:\n"
+    "-    tf.function(fn)(x, y)\n"
+    "+    update(x, y)"
 )
 _JAX_SHAPE = (
-    "-state, loss = step(state, batch)  # compiles for each shape\n"
-    "+state, loss = step(state, pad_to(batch, batch_size))"
+    "-train_step(state, batch)  # compiles for each shape\n"
+    "+train_step(state, pad_to(batch, batch_size))"
 )
 _JAX_VALUE = (
     "-step = jax.jit(step, static_argnums=2)  # compiles for each value\n"
