@@ -136,6 +136,7 @@ export interface Overview {
   code: Code | null;
   ranges: Ranges | null;
   pools?: Pools;
+  compiles?: Compiles;
   top_ops: Table;
   top_ops_where: "device" | "host";
   run: [string, string][];
@@ -291,6 +292,12 @@ export interface RangeGroup {
 export interface Pools {
   tasks: Table;
   workers: Table;
+  notes: string[];
+}
+
+/** Functions that were compiled while the cell ran. See nbprof.tools.overview.parts. */
+export interface Compiles {
+  table: Table;
   notes: string[];
 }
 

@@ -495,6 +495,15 @@ def workers(missing: Missing) -> list[Note]:
     return about
 
 
+def compilations_not_recorded(framework: str, error: Exception) -> Note:
+    """The version of a framework lacks a hook that the recorder of compilations needs."""
+    return info(
+        "compilations_not_recorded",
+        f"what {framework} compiled was not recorded ({type(error).__name__}: {error}): this"
+        " version may not report it as others do",
+    )
+
+
 def pools(missing: Missing) -> list[Note]:
     """The notes on what a recording lacks of the workers of process pools."""
     about = []

@@ -15,9 +15,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from nbprof.capture import describe, keras, notes, pools, torch_threads
+from nbprof.capture import compiles, describe, keras, notes, pools, torch_threads
 from nbprof.capture.auto import AutoBackend, one_at_a_time, used_before
 from nbprof.capture.clock import StepClock, set_current
+from nbprof.capture.compiles import hooks as compiler_hooks
+from nbprof.capture.compiles.recorder import Compiles
 from nbprof.capture.detect import choose
 from nbprof.capture.enough import trains
 from nbprof.capture.imports import ImportWatch
@@ -100,6 +102,7 @@ class Session:
         self._source = source
         self._choice = choose(self.options.backend, source, namespace)
         self._patches = Patches()
+        self._compiles: Compiles | None = None
         self._watch: ImportWatch | None = None
         self._auto: AutoBackend | None = None
         self._stopped = False
@@ -167,6 +170,8 @@ class Session:
             actions[PY_DATASETS] = self._py_datasets_are_here
             actions |= dict.fromkeys(NPU_MODULES, self._npu_is_here)
             actions |= dict.fromkeys(pools.MODULES, self._pools_are_here)
+            self._compiles = Compiles(lambda: self.clock.current_step)
+            actions |= dict.fromkeys(compiles.MODULES, self._compiler_is_here)
             self._watch = ImportWatch(actions)
             self._watch.install()
             if self.failure:
@@ -393,6 +398,10 @@ class Session:
         with contextlib.suppress(Exception):
             self.windows.pools.hook(module, self._patches)
 
+    def _compiler_is_here(self, module: ModuleType) -> None:
+        if self._compiles is not None:
+            compiler_hooks.hook(module, self._patches, self._compiles)
+
     def _give_way(self, title: str = "") -> None:
         if self._stopped:
             return
@@ -410,6 +419,8 @@ class Session:
         capture.steps_seen = clock.seen
         capture.boundaries = list(clock.boundaries)
         capture.step_times = clock.times.packed()
+        if self._compiles is not None:
+            capture.compiles = self._compiles.packed()
         capture.cell_failed = error is not None
         capture.cell_s = time.perf_counter() - clock.started
         capture.ended_before = self.windows.ended_before
@@ -438,6 +449,9 @@ class Session:
             *self.windows.about_rest(),
             *getattr(self.backend, "notes", list)(),
         ]
+        if self._compiles is not None:
+            for framework, error in self._compiles.failures.items():
+                about_cell.append(notes.compilations_not_recorded(named(framework).title, error))
         if self.windows.failure:
             about_cell.append(notes.window_not_recorded(self.windows.failure))
         if clock.fault:

@@ -305,6 +305,21 @@ class Profile:
         """
         return self.run.tried.copy()
 
+    @property
+    def compiles(self) -> pd.DataFrame:
+        """Compilations while the cell ran, recorded or not: one row for each of JAX's
+        `jit`, `torch.compile` and `tf.function`, in the order of their starts.
+
+        `cause` is the kind of cause and `why` a sentence with the values before and after, by what
+        the framework itself says: JAX explains misses of its tracing cache, Dynamo names the guard
+        that failed, and the types of a `tf.function`'s arguments are compared with those of its
+        earlier traces. The first compilation of a function is a `first_call`; what is not known is
+        `unknown`. `step` is the step that waited. The phases exclude each other; those that the
+        framework does not time are NA. Of TensorFlow, it is the trace alone. Empty for profiles
+        that nbprof did not record. The first 1,000 compilations of a cell are stored.
+        """
+        return self.run.compiles.copy()
+
     def try_(self, rule: str = "all", budget: float = 60.0) -> pd.DataFrame:
         """Run the recorded program again with the remedies of its findings, and measure what they
         save, as ``%%nbprof --try`` does.

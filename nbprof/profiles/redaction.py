@@ -63,7 +63,9 @@ def redacted(payload: AnyPart, runs: Iterable[Run], redact: Redact) -> AnyPart:
     without_code: Part = payload
     if isinstance(payload, Payload):
         # The user's code contains more than names.
-        without_code = replace(payload, overview=replace(payload.overview, code=None))
+        without_code = replace(
+            payload, overview=replace(payload.overview, code=None, compiles=None)
+        )
     redacted_payload: AnyPart = by.tree(without_code)
     keep(by, redact)
     return redacted_payload

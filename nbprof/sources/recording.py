@@ -61,6 +61,7 @@ class RankEnd(NamedTuple):
 _OF_PROCESS = (
     "boundaries",
     "cells",
+    "compiles",
     "contention",
     "lines",
     "loaders",
@@ -161,6 +162,9 @@ class CaptureInfo:
     pools : dict
         What happened in the workers of process pools, as `nbprof.core.pool_times` packs it; empty
         where no task was sent to one.
+    compiles : dict
+        What was compiled in the cell, as `nbprof.core.compile_times` packs it; empty where nothing
+        was.
     settings : dict
         Settings of the frameworks that advice names, as `nbprof.capture.settings` reads them.
     by : str
@@ -212,6 +216,7 @@ class CaptureInfo:
     loaders: dict[str, Any] = field(default_factory=dict)
     workers: dict[str, Any] = field(default_factory=dict)
     pools: dict[str, Any] = field(default_factory=dict)
+    compiles: dict[str, Any] = field(default_factory=dict)
     step_times: dict[str, Any] = field(default_factory=dict)
     cell_s: float = 0.0
     ended_before: bool = False

@@ -23,6 +23,7 @@ from nbprof.analysis.advice.facts import INPUT_SHARE, Facts
 from nbprof.analysis.advice.programs import Product, Work
 from nbprof.analysis.advice.step_code import Callbacks, Part, StepCode
 from nbprof.analysis.advice.unrolled import Unrolled
+from nbprof.analysis.compiles.again import Again, Group
 from nbprof.analysis.cpu import CpuSplit, Products
 from nbprof.analysis.input.loops import Held, LoopWaits, Received, Restarts
 from nbprof.analysis.input.workers import SlowItems
@@ -82,6 +83,11 @@ def host(parts, used=8.0, cpu=SPLIT, **more):
     return Evidence(
         host=HostUse(parts, use, cpu, {"cores": 8.0, "own_cores": used, "other_cores": 0.0}, **more)
     )
+
+
+def compiled_again(ms):
+    group = Group("tensorflow", "step", "train.py:7", "shape", "x", "x is 3 and was 2", 4)
+    return Again(4, ms, True, group)
 
 
 def pool(percent):
@@ -731,6 +737,8 @@ RULES = {
         ({"parts": {"compile": 2.99}}, False),
         ({"parts": {"compile": 3.0}, "evidence": Evidence(compiling=2)}, True),
         ({"parts": {"compile": 90.0}, "evidence": Evidence(compiling=1)}, False),
+        ({"evidence": Evidence(compiled_again=compiled_again(3.0))}, True),
+        ({"evidence": Evidence(compiled_again=compiled_again(2.99))}, False),
     ],
     "memory_full": [
         (gpu(peak_memory_bytes=9 * GIB, memory_capacity_bytes=10 * GIB), True),

@@ -83,6 +83,7 @@ ALL = [
     notes.workers_not_recorded(PermissionError(13, "Permission denied")),
     notes.workers_not_reached(1, 2),
     notes.workers_ended_early(1),
+    notes.compilations_not_recorded("PyTorch", AttributeError("no such hook")),
     notes.pools_not_recorded(PermissionError(13, "Permission denied")),
     notes.pool_workers_ended_early(1),
     notes.workers_sampled("1 of 2 workers", 0.02),

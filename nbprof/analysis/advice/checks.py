@@ -445,3 +445,12 @@ def _functions(functions: pd.DataFrame, unit: Unit) -> Check:
     if not (worst["expensive_ms_per_step"] > 0).any():
         text += f" None of it is in the {unit.plural} that averages include."
     return Check("tf_function", top, "moderate", text, "trace")
+
+
+def retraced(functions: pd.DataFrame, least_percent: float) -> pd.DataFrame:
+    """The tf.functions that are traced or run eagerly for so much of their time, the most
+    expensive first.
+    """
+    expensive = functions["expensive_percent"] >= least_percent
+    worst = functions[expensive & (functions["expensive_ms_per_step"] > 0)]
+    return worst.sort_values("expensive_ms_per_step", ascending=False, kind="stable")

@@ -375,6 +375,13 @@ def _compile(facts: Facts, limit: Threshold) -> Found | None:
     if facts.torch_runtime.calls_of("captured").count:
         # Capturing a graph happens once and has nothing to do with shapes.
         return None
+    if facts.evidence.compiled_again is not None:
+        # Late: few profiles need it.
+        from nbprof.analysis.advice import recompiled
+
+        known = recompiled.finding(facts, limit)
+        if known is not None:
+            return known
     share, time = facts.percent.get("compile", 0.0), facts.mean.get("compile", 0.0)
     # A single step that compiles may be the first one to evaluate, or the last batch: shapes need
     # not change.
@@ -735,7 +742,7 @@ RULES: tuple[AdviceRule, ...] = (
         title="Compile once, for one shape",
         refuted_by="another recording of the same loop compiles nothing",
         gain_is=AT_LEAST,
-        saves=("compile",),
+        saves=("compile", "host_compute", "other"),
         needs_units=True,
         done=Shown("Nothing is compiled"),
     ),

@@ -44,6 +44,7 @@ from nbprof.hlo.hlo import Program
 
 if TYPE_CHECKING:
     from nbprof.analysis.advice.workers import PythonOfInput
+    from nbprof.analysis.compiles.again import Again
     from nbprof.analysis.cpu import CpuSplit
     from nbprof.analysis.input.loops import LoopWaits
     from nbprof.analysis.pools import PoolWait
@@ -342,6 +343,8 @@ class Evidence:
     """Part of `between_ms` in which the thread of the steps waits for an iterator of tf.data."""
     compiling: Piece[int | None] = Piece(lambda s: _compiling_steps(s.steps), None)
     """Number of steps that averages use in which anything was compiled."""
+    compiled_again: Piece[Again | None] = Piece(None, None)
+    """What was compiled again in these steps, and why, if nbprof recorded it."""
     tracing: Piece[int | None] = Piece(lambda s: _tracing_steps(s.activity, counted(s.steps)), None)
     """Number of these steps in which a tf.function was traced."""
     later_input_percent: Piece[float | None] = Piece(lambda s: _later_input(s.steps), None)

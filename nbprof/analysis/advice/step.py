@@ -23,6 +23,7 @@ from nbprof.analysis.advice.checks import (
     OUTSIDE_COMPILATION,
     PART_HIGH,
     PART_MODERATE,
+    retraced,
 )
 from nbprof.analysis.advice.facts import (
     COPIES_SHARE,
@@ -480,10 +481,7 @@ def _eager(facts: Facts, limit: Threshold) -> Found | None:
 
 def _functions(facts: Facts, limit: Threshold) -> Found | None:
     """Functions that are retraced; tracing in a warm-up step costs the other steps nothing."""
-    functions = facts.overview["tf_functions"]
-    expensive = functions["expensive_percent"] >= limit["function"]
-    worst = functions[expensive & (functions["expensive_ms_per_step"] > 0)]
-    worst = worst.sort_values("expensive_ms_per_step", ascending=False, kind="stable")
+    worst = retraced(facts.overview["tf_functions"], limit["function"])
     time = float(worst["expensive_ms_per_step"].sum())
     if 100 * time < limit["moderate"] * facts.mean["step_time"]:
         return None
@@ -499,6 +497,13 @@ def _functions(facts: Facts, limit: Threshold) -> Found | None:
     if len(worst) > 1:
         text += f" **{len(worst) - 1}** more as well."
     severity = limit.severity(100 * time / facts.mean["step_time"])
+    again = facts.evidence.compiled_again
+    if again is not None and again.most.framework == "tensorflow":
+        # Late: few profiles need it.
+        from nbprof.analysis.advice import recompiled
+
+        text += f" {recompiled.why(again.most)}"
+        return Found(text, severity=severity, gain_ms=time, fix=recompiled.edit(again.most))
     return Found(text, severity=severity, gain_ms=time)
 
 

@@ -35,10 +35,13 @@ from nbprof.run.frames.tf_data import TfDataFrames
 if TYPE_CHECKING:
     from nbprof.analysis.advice import cores as advice_cores
     from nbprof.analysis.advice import workers as advice_workers
+    from nbprof.analysis.compiles.again import Again
+    from nbprof.analysis.compiles.table import RecordedSteps
     from nbprof.analysis.input.loops import LoopWaits
     from nbprof.analysis.pools import PoolWait
     from nbprof.analysis.result_waits import ResultWaits
     from nbprof.analysis.steps.over_run import Slow, Slowing
+    from nbprof.core.compile_times import Compilations
     from nbprof.core.step_times import StepTimes
     from nbprof.sources.recording import CaptureInfo
 
@@ -154,6 +157,7 @@ class AdviceFrames(OverviewFrames, HostFrames):
             npu_rules=self.ascend.rules if has_npu else None,
             periodic=self._periodic,
             slow_unrecorded=self._slow_unrecorded,
+            compiled_again=guarded("What was compiled again", self._compiled_again, lambda _: None),
             slowing=guarded(
                 "The search for steps that take longer and longer",
                 self._slowing,
@@ -314,6 +318,54 @@ class AdviceFrames(OverviewFrames, HostFrames):
         if self.capture is not None:
             rows = self.capture.tried.get("rows", [])
         return tried.frame(rows)
+
+    @cached
+    def compilations(self) -> Compilations:
+        """Compilations in the cell, as the recording states them."""
+        from nbprof.core import compile_times
+
+        return compile_times.unpacked(self.capture.compiles if self.capture is not None else None)
+
+    @cached
+    def compiles(self) -> pd.DataFrame:
+        """One row per compilation in the cell."""
+        from nbprof.analysis.compiles import table
+
+        recorded = self.compilations
+        known = self._times_of(self.steps) if recorded.rows else None
+        return table.frame(recorded, self.cells, known)
+
+    def _times_of(self, rows: pd.DataFrame) -> RecordedSteps | None:
+        """Recorded steps by the clock of the process; None if that is unknown."""
+        from nbprof.analysis.compiles.table import RecordedSteps
+        from nbprof.analysis.steps.step_rows import step_bounds
+
+        origin = origin_ns(self.trace)
+        if not origin or len(self.hosts) != 1 or not len(rows):
+            return None
+        start, end = step_bounds(rows)
+        numbers = rows["step"].to_numpy(np.int64)
+        order = np.argsort(start, kind="stable")
+        return RecordedSteps(
+            numbers[order], start[order] // 1000 + origin, end[order] // 1000 + origin
+        )
+
+    def _compiled_again(self) -> Again | None:
+        """Compilations in the steps that averages include, of functions compiled before."""
+        if not self.compilations.rows or self.capture is None:
+            return None
+        from nbprof.analysis.compiles import again
+
+        known = self._times_of(steps.counted(self.steps))
+        if known is None:
+            return None
+        return again.find(
+            self.compilations,
+            self.cells,
+            known.start,
+            known.end,
+            ended_before=self.capture.ended_before,
+        )
 
     def keep_tried(self, tried: dict[str, Any]) -> None:
         """Take the results of experiments that ran after the run was read."""

@@ -127,6 +127,15 @@ class Pools(Part):
     """What is known of each pool."""
 
 
+class Compiles(Part):
+    """Functions that were compiled while the cell ran."""
+
+    table: Table
+    """One row per function and kind of cause."""
+    notes: list[str]
+    """How many there are, and what the table leaves out."""
+
+
 class RangeGroup(Part):
     """A group of ranges, from a row of the table on."""
 
@@ -181,6 +190,8 @@ class Overview(Tab):
     """None where the program names none."""
     pools: Pools | None = None
     """None where no task of one was timed."""
+    compiles: Compiles | None = None
+    """None where nothing was compiled, or it was not recorded."""
     top_ops: Table
     top_ops_where: Literal["device", "host"]
     run: list[tuple[str, str]]

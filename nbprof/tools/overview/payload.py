@@ -31,7 +31,7 @@ from nbprof.tools.common import (
     without_work,
 )
 from nbprof.tools.names import NAMES
-from nbprof.tools.overview import lines, pools, ranges
+from nbprof.tools.overview import compiles, lines, pools, ranges
 from nbprof.tools.overview.parts import (
     Advice,
     Bare,
@@ -77,6 +77,7 @@ def payload(run: Run) -> Overview:
         tried=_tried(run),
         code=ask(lines.payload, run, otherwise=None, part="The table of lines of code"),
         ranges=ask(ranges.payload, run, otherwise=None, part="The table of ranges"),
+        compiles=ask(compiles.payload, run, otherwise=None, part="The table of compilations"),
         pools=ask(pools.payload, run, otherwise=None, part="The tables of process pools"),
     )
 

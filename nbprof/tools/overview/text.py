@@ -222,6 +222,8 @@ def _advice(overview: Overview) -> list[str]:
     lines = [_line("Note", text) for text in _notes(overview)]
     if overview.advice:
         lines.append(_line("Do first", _finding(overview.advice[0])))
+    if overview.compiles is not None:
+        lines.append(_line("Compiled", overview.compiles.notes[0]))
     lines += [_line("Tried", text) for text in _tried(overview)]
     return lines
 

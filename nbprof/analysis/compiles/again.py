@@ -1,0 +1,149 @@
+"""Compilations that happen again in steps, and sizes to pad to if shapes are the cause."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nbprof.analysis.compiles import causes, table
+from nbprof.analysis.compiles.causes import Cause
+from nbprof.analysis.input.workers import location
+from nbprof.core.compile_times import Compilation, Compilations
+from nbprof.core.intervals import Intervals
+from nbprof.core.trace import Int64s
+
+NOT_AGAIN = (causes.FIRST_CALL, causes.GRAPH_BREAK, causes.UNKNOWN)
+"""Causes of compilations that are the first of something, or may be."""
+_MS = 1e6
+_FEWEST_SIZES, _MOST_SIZES = 4, 8
+"""Padding is proposed for so many different sizes at least, and to so many at most."""
+
+
+class Group(NamedTuple):
+    """Compilations of a function for one kind of cause.
+
+    Attributes
+    ----------
+    framework : str
+        ``jax``, ``torch`` or ``tensorflow``.
+    function, where : str
+        Its name and the place of its code, short; "" where unknown.
+    kind : str
+    argument, why : str
+        Of the longest compilation.
+    times : int
+        Compilations in the cell.
+    sizes : tuple of int
+        Sizes to pad to; empty where that would not leave fewer programs.
+    """
+
+    framework: str
+    function: str
+    where: str
+    kind: str
+    argument: str
+    why: str
+    times: int
+    sizes: tuple[int, ...] = ()
+
+
+class Again(NamedTuple):
+    """Compilations in the steps that averages include, of functions compiled before.
+
+    Attributes
+    ----------
+    steps : int
+        Steps in which anything was.
+    ms : float
+        Time of these compilations, per step that averages include.
+    goes_on : bool
+        False if all of it had ended by the end of the recording, and the cell went on.
+    most : Group
+        The group with most time.
+    """
+
+    steps: int
+    ms: float
+    goes_on: bool
+    most: Group
+
+
+def find(
+    recorded: Compilations,
+    cells: Mapping[str, int],
+    start: Int64s,
+    end: Int64s,
+    *,
+    ended_before: bool,
+) -> Again | None:
+    """Compilations in some steps, of functions compiled before; None if there are none.
+
+    Parameters
+    ----------
+    recorded : Compilations
+    cells : mapping
+        Execution counts by the stem of a cell's file.
+    start, end : ndarray of int64
+        The steps, in ns since 1970.
+    ended_before : bool
+        True if the recording had ended before the cell did.
+    """
+    again = [
+        (row, cause) for row, cause in table.with_causes(recorded) if cause.kind not in NOT_AGAIN
+    ]
+    if not again or not len(start):
+        return None
+    begin = np.array([row.start_ns for row, _ in again], np.int64)
+    until = begin + np.array([row.duration_ns for row, _ in again], np.int64)
+    compiling = Intervals.union(begin, until)
+    waited = compiling.intersection(Intervals.union(start, end)).total()
+    steps = [
+        index
+        for index in range(len(start))
+        if ((begin < end[index]) & (until > start[index])).any()
+    ]
+    if not steps:
+        return None
+    goes_on = not ended_before or bool((begin > end.max()).any())
+    return Again(len(steps), waited / _MS / len(start), goes_on, _largest(again, cells))
+
+
+def _largest(again: Sequence[tuple[Compilation, Cause]], cells: Mapping[str, int]) -> Group:
+    """The function and kind of cause with most time."""
+    groups: dict[tuple[str, str, int, str], list[tuple[Compilation, Cause]]] = {}
+    for row, cause in again:
+        groups.setdefault((row.function, row.file, row.line, cause.kind), []).append((row, cause))
+    rows = max(groups.values(), key=lambda each: sum(row.duration_ns for row, _ in each))
+    longest, cause = max(rows, key=lambda each: each[0].duration_ns)
+    return Group(
+        longest.framework,
+        table.function_name(longest),
+        location(longest.file, longest.line, cells, short=True),
+        cause.kind,
+        cause.argument,
+        cause.why,
+        len(rows),
+        _padding([cause for _, cause in rows if cause.kind == causes.SHAPE]),
+    )
+
+
+def _padding(shapes: Sequence[Cause]) -> tuple[int, ...]:
+    """Powers of two that hold all sizes of the one dimension that varies."""
+    values: set[tuple[int, ...]] = set()
+    for cause in shapes:
+        for text in (cause.before, cause.after):
+            sizes = tuple(map(int, re.findall(r"\d+", text)))
+            if sizes:
+                values.add(sizes)
+    if len({len(sizes) for sizes in values}) != 1:
+        return ()
+    varying = [set(of_axis) for of_axis in zip(*values, strict=True) if len(set(of_axis)) > 1]
+    if len(varying) != 1 or len(varying[0]) < _FEWEST_SIZES:
+        return ()
+    lengths = varying[0]
+    first, last = (max(length - 1, 0).bit_length() for length in (min(lengths), max(lengths)))
+    padded = tuple(2**power for power in range(first, last + 1))
+    return padded if len(padded) <= min(_MOST_SIZES, len(lengths) - 1) else ()

@@ -1,0 +1,224 @@
+"""Compilations of `torch.compile`, and their causes: PyTorch's own metrics of each compilation.
+
+They name the guard that failed; the values of now are in the frame that is compiled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from types import CodeType, FrameType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from nbprof.capture.compiles.seen import seen
+from nbprof.capture.patches import Patches
+from nbprof.core.compile_times import AGAIN, FIRST, UNKNOWN
+
+if TYPE_CHECKING:
+    from nbprof.capture.compiles.recorder import Compiles
+
+METRICS = "log_compilation_event"
+"""The function that PyTorch hands the metrics of each compilation."""
+_DEEPEST = 30
+_GUARD = re.compile(r"^(?:\d+/\d+(?:_\d+)?: )?(?P<path>[A-Za-z_][\w.\[\]'\"]*) (?:==|is) ")
+_LENGTH = re.compile(r"^(?:\d+/\d+(?:_\d+)?: )?len\((?P<path>[A-Za-z_][\w.\[\]'\"]*)\) (?:==|!=) ")
+_STEP = re.compile(r"""\.(\w+)|\[(?:'([^']*)'|"([^"]*)"|(\d+))\]""")
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_LONGEST_VALUE, _LONGEST_REASON = 60, 200
+_MOST_BREAKS = 10
+_EXPLANATION = "Explanation:"
+
+
+def follow(module: ModuleType, patches: Patches, compiles: Compiles) -> None:
+    """Follow the compilations of Dynamo until `patches` are restored."""
+    original = getattr(module, METRICS)
+    watch = Watch(module, compiles)
+
+    def log_compilation_event(metrics: Any) -> Any:
+        with contextlib.suppress(Exception):
+            watch.compiled(metrics)
+        return original(metrics)
+
+    patches.replace(module, METRICS, log_compilation_event)
+
+
+class Watch:
+    """Stores the compilations of Dynamo.
+
+    Parameters
+    ----------
+    module : module
+        ``torch._dynamo.utils``.
+    compiles : Compiles
+    """
+
+    def __init__(self, module: ModuleType, compiles: Compiles) -> None:
+        self._module, self._compiles = module, compiles
+        self._last_break: Any = next(reversed(self._all_breaks()), None)
+        self._of_forward: dict[str, dict[str, Any]] = {}
+
+    def compiled(self, metrics: Any) -> None:
+        """Store the compilation with these metrics."""
+        breaks = self._new_breaks()
+        if self._compiles.full:
+            self._compiles.add("torch", 0, 0)
+            return
+        start_us = getattr(metrics, "start_time_us", None)
+        if start_us is None:
+            start_us = (getattr(metrics, "start_time", None) or 0.0) * 1e6
+        total = _ns(metrics, "dynamo_cumulative_compile_time_us", "entire_frame_compile_time_s")
+        backend = _ns(metrics, "aot_autograd_cumulative_compile_time_us", "backend_compile_time_s")
+        inductor = _ns(metrics, "inductor_cumulative_compile_time_us", "inductor_compile_time_s")
+        duration_us = getattr(metrics, "duration_us", None)
+        duration = total
+        if duration_us is not None:
+            duration = int(duration_us * 1000)
+        phases = {
+            "trace_ns": _less(total, backend),
+            "lower_ns": _less(backend, inductor or 0),
+            "compile_ns": inductor,
+        }
+        self._compiles.add(
+            "torch",
+            int(start_us * 1000),
+            duration or 0,
+            breaks=breaks,
+            **phases,
+            **self._why(metrics),
+        )
+
+    def _why(self, metrics: Any) -> dict[str, Any]:
+        """The function, and what is known of why it was compiled."""
+        number = str(getattr(metrics, "compile_id", "") or "")
+        name = getattr(metrics, "co_name", None)
+        if not name:
+            # The backward pass, which is compiled when it first runs.
+            forward = self._of_forward.get(number, {"function": ""})
+            return {**forward, "function": f"{forward['function']} (backward)".strip()}
+        facts: dict[str, Any] = {
+            "function": str(name),
+            "file": str(getattr(metrics, "co_filename", "") or ""),
+            "line": int(getattr(metrics, "co_firstlineno", 0) or 0),
+        }
+        reason = getattr(metrics, "recompile_reason", None)
+        code, values = _compiled_frame()
+        if getattr(metrics, "cache_size", 0):
+            facts["state"] = UNKNOWN
+            if reason:
+                reason = str(reason).partition("\nUser stack trace")[0]
+                facts |= {"state": AGAIN, "reason": reason, "after": _now(reason, values)}
+        elif code is not None:
+            facts["state"] = seen.state(code, code)
+        else:
+            facts["state"] = FIRST
+        if len(self._of_forward) < 1000:
+            self._of_forward[number] = facts
+        return facts
+
+    def _all_breaks(self) -> list[Any]:
+        return getattr(self._module, "graph_break_reasons", [])
+
+    def _new_breaks(self) -> str:
+        """The graph breaks since the last compilation: lines of ``file:line: reason``."""
+        new: list[Any] = []
+        # `torch._dynamo.reset` clears the list.
+        for each in reversed(self._all_breaks()):
+            if each is self._last_break or len(new) >= _MOST_BREAKS:
+                break
+            new.insert(0, each)
+        if new:
+            self._last_break = new[-1]
+        lines = []
+        for each in new:
+            location = ""
+            if stack := getattr(each, "user_stack", None):
+                location = f"{stack[-1].filename}:{stack[-1].lineno}: "
+            lines.append(location + _break_reason(str(each.reason)))
+        return "\n".join(dict.fromkeys(lines))
+
+
+def _break_reason(text: str) -> str:
+    """A reason of Dynamo in one line: its explanation, where it has one."""
+    lines = text.strip().splitlines() or [""]
+    for line in lines[1:]:
+        if line.strip().startswith(_EXPLANATION):
+            return line.strip().removeprefix(_EXPLANATION).strip()[:_LONGEST_REASON]
+    return lines[0][:_LONGEST_REASON]
+
+
+def _ns(metrics: Any, in_us: str, in_s: str) -> int | None:
+    """A time of the metrics in ns, by its name in microseconds or else, as earlier, in seconds."""
+    value = getattr(metrics, in_us, None)
+    if value is not None:
+        return int(value * 1000)
+    value = getattr(metrics, in_s, None)
+    return None if value is None else int(value * 1e9)
+
+
+def _less(total: int | None, part: int | None) -> int | None:
+    if total is None:
+        return None
+    return max(total - (part or 0), 0)
+
+
+def _compiled_frame() -> tuple[CodeType | None, dict[str, Any]]:
+    """The code that is being compiled and the variables of its frame, as Dynamo's function has
+    them whose end is being reported.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(_DEEPEST):
+        if frame is None:
+            break
+        if frame.f_code.co_name == "_compile":
+            code, compiled = frame.f_locals.get("code"), frame.f_locals.get("frame")
+            values = getattr(compiled, "f_locals", None)
+            if not isinstance(values, dict):
+                values = {}
+            scope = {**values, "G": getattr(compiled, "f_globals", {})}
+            return (code if isinstance(code, CodeType) else None), scope
+        frame = frame.f_back
+    return None, {}
+
+
+def _now(reason: str, values: dict[str, Any]) -> str:
+    """The current value that a failed guard compares; "" unless it is a plain value.
+
+    Nothing of the person's is called: attributes are read from the objects' dictionaries.
+    """
+    equal = _GUARD.match(reason)
+    length = None if equal is not None else _LENGTH.match(reason)
+    path = equal or length
+    if path is None:
+        return ""
+    try:
+        value = _value(path["path"], values)
+    except (KeyError, IndexError, TypeError):
+        return ""
+    if length is not None:
+        return str(len(value)) if type(value) in (list, tuple, dict) else ""
+    if type(value) in _PLAIN:
+        return repr(value)[:_LONGEST_VALUE]
+    return ""
+
+
+def _value(path: str, values: dict[str, Any]) -> Any:
+    name = re.match(r"\w+", path)
+    if name is None:
+        raise KeyError(path)
+    value, position = values[name[0]], name.end()
+    while position < len(path):
+        step = _STEP.match(path, position)
+        if step is None:
+            raise KeyError(path)
+        attribute, single, double, index = step.groups()
+        if attribute is not None:
+            value = vars(value)[attribute]
+        elif type(value) in (list, tuple) and index is not None:
+            value = value[int(index)]
+        elif type(value) is dict:
+            value = value[int(index) if index is not None else single or double or ""]
+        else:
+            raise KeyError(path)
+        position = step.end()
+    return value

@@ -1,0 +1,162 @@
+"""Compilations of a recorded program, as a recording stores them next to the trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeGuard
+
+VERSION = 1
+MOST = 1_000
+"""Compilations that a recording stores at most."""
+LONGEST = 400
+"""Characters of each text."""
+_LONGEST_PATH = 1_000
+_LATEST_NS = 2**62
+
+FIRST, AGAIN, MADE_AGAIN, REDEFINED = "first", "again", "made_again", "redefined"
+"""What was known of the function: never seen; seen, for other arguments or another state; only
+another function object of the same code, made in this recording or in an earlier one.
+"""
+PLACED, UNKNOWN = "placed", ""
+"""Traced before, but not compiled for where the arguments are now; nothing is known."""
+STATES = (FIRST, AGAIN, MADE_AGAIN, REDEFINED, PLACED, UNKNOWN)
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """One compilation.
+
+    Parameters
+    ----------
+    framework : str
+        ``jax``, ``torch`` or ``tensorflow``.
+    function : str
+        Its name; "" if unknown.
+    file : str
+        Where its code begins; "" if unknown.
+    line : int
+        0 if unknown.
+    start_ns : int
+        In ns since 1970.
+    duration_ns : int
+    step : int
+        The step of the cell that waited, from 1; 0 if none was marked.
+    trace_ns, lower_ns, compile_ns : int or None
+        Time in the phases, which exclude each other. None if unknown.
+    cache : str
+        ``hit`` or ``miss`` of the cache on disk; "" where none was asked.
+    state : str
+        One of `STATES`.
+    reason : str
+        What the framework gave as the reason.
+    argument, before, after : str
+        What differs from an earlier compilation, where the recorder saw the values.
+    breaks : str
+        Graph breaks in it: lines of ``file:line: reason``.
+    """
+
+    framework: str
+    function: str = ""
+    file: str = ""
+    line: int = 0
+    start_ns: int = 0
+    duration_ns: int = 0
+    step: int = 0
+    trace_ns: int | None = None
+    lower_ns: int | None = None
+    compile_ns: int | None = None
+    cache: str = ""
+    state: str = UNKNOWN
+    reason: str = ""
+    argument: str = ""
+    before: str = ""
+    after: str = ""
+    breaks: str = ""
+
+
+@dataclass(frozen=True)
+class Compilations:
+    """All of a recording.
+
+    Attributes
+    ----------
+    rows : tuple of Compilation
+        In the order of their ends.
+    began_ns : int
+        When the cell began, in ns since 1970.
+    left_out : int
+        Compilations after the first `MOST`.
+    """
+
+    rows: tuple[Compilation, ...] = ()
+    began_ns: int = 0
+    left_out: int = 0
+
+
+def short(text: str) -> str:
+    """A text, truncated as in a row."""
+    return text[:LONGEST]
+
+
+def packed(rows: Iterable[Compilation], began_ns: int, left_out: int) -> dict[str, Any]:
+    """As plain values for JSON; empty without compilations."""
+    empty = _EMPTY
+    packed_rows = []
+    for row in rows:
+        values = asdict(row).items()
+        packed_rows.append({name: value for name, value in values if value != empty.get(name)})
+    if not packed_rows:
+        return {}
+    return {
+        "version": VERSION,
+        "rows": packed_rows[:MOST],
+        "began_ns": began_ns,
+        "left_out": left_out + max(len(packed_rows) - MOST, 0),
+    }
+
+
+def unpacked(values: object) -> Compilations:
+    """The compilations that `packed` packed; none of another version, and no damaged rows."""
+    if not isinstance(values, dict) or values.get("version") != VERSION:
+        return Compilations()
+    rows, began, left_out = (values.get(name) for name in ("rows", "began_ns", "left_out"))
+    if not isinstance(rows, list) or not _is_count(began) or not _is_count(left_out):
+        return Compilations()
+    return Compilations(tuple(filter(None, map(_row, rows[:MOST]))), began, left_out)
+
+
+def _row(values: object) -> Compilation | None:
+    if not isinstance(values, dict) or "framework" not in values:
+        return None
+    for name, value in values.items():
+        if name not in _CHECKS or not _CHECKS[name](value):
+            return None
+    return Compilation(**values)
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LATEST_NS
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= _LONGEST_PATH
+
+
+def _is_state(value: object) -> bool:
+    return value in STATES
+
+
+_EMPTY = {field.name: field.default for field in fields(Compilation) if field.name != "framework"}
+_TEXTS = ("framework", "function", "cache", "reason", "argument", "before", "after", "breaks")
+_COUNTS = ("line", "start_ns", "duration_ns", "step", "trace_ns", "lower_ns", "compile_ns")
+_CHECKS: dict[str, Callable[[object], bool]] = {
+    **dict.fromkeys(_TEXTS, _is_text),
+    **dict.fromkeys(_COUNTS, _is_count),
+    "file": _is_path,
+    "state": _is_state,
+}
