@@ -1,0 +1,18 @@
+"""The roles of memory in a program that trains or infers, in the order of tables."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Role(Enum):
+    """What memory is for; the value is its name on screen."""
+
+    PARAMETERS = "parameters"
+    BUFFERS = "buffers"
+    GRADIENTS = "gradients"
+    OPTIMIZER_STATE = "optimizer state"
+    INPUTS = "inputs"
+    ACTIVATIONS = "activations"
+    OUTPUTS = "outputs"
+    TEMPORARIES = "temporaries"
