@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nbprof.capture.remote.serve import serve
     from nbprof.capture.steps import step, steps
     from nbprof.core.errors import CaptureError, NbprofError, ReadError
+    from nbprof.fit.fits import fits
     from nbprof.gate.expect import expect
     from nbprof.profiles.brief import brief
     from nbprof.profiles.comparison import Comparison, compare
@@ -44,6 +45,7 @@ _MODULE_OF = {
     "CaptureError": "nbprof.core.errors",
     "serve": "nbprof.capture.remote.serve",
     "expect": "nbprof.gate.expect",
+    "fits": "nbprof.fit.fits",
 }
 
 __all__ = [
@@ -57,6 +59,7 @@ __all__ = [
     "capture",
     "compare",
     "expect",
+    "fits",
     "last",
     "load",
     "profile",

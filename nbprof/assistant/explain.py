@@ -17,6 +17,7 @@ from nbprof.analysis.ascend import rules as ascend_rules
 from nbprof.analysis.rule import Rule
 from nbprof.core.errors import NbprofError
 from nbprof.display.categories import CATEGORIES
+from nbprof.fit.result import Fit
 from nbprof.profiles.comparison import Comparison
 from nbprof.profiles.profile import Profile
 from nbprof.schema.frames import SCHEMA, WHERE_KNOWN, column
@@ -162,10 +163,16 @@ def _tabs() -> Iterator[Entry]:
         )
 
 
+_NO_PROFILES: dict[str, type] = {"comparison": Comparison, "fits": Fit}
+
+
 def _docstring(name: str) -> str:
     """The docstring of a frame."""
-    owner: Any = Comparison if name.startswith("comparison.") else Profile
-    path = name.removeprefix("comparison.")
+    kind, _, rest = name.partition(".")
+    owner: Any = _NO_PROFILES.get(kind, Profile)
+    path = name
+    if kind in _NO_PROFILES:
+        path = rest
     path = path.replace("memory_viewer[module]", "memory_viewer.__getitem__")
     *parts, last = path.split(".")
     for part in parts:

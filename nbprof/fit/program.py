@@ -8,7 +8,7 @@ import random
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -71,6 +71,8 @@ class Program:
         The first dimension of the first tensor.
     is_gpu : bool
         Tensors stand for those of a GPU.
+    has_own_loss : list of bool
+        Whether the output had a loss, for each forward pass that was traced without `loss`.
     """
 
     mode: FakeTensorMode
@@ -80,6 +82,7 @@ class Program:
     batch: Any
     batch_size: int | None
     is_gpu: bool
+    has_own_loss: list[bool] = field(default_factory=list)
 
     @classmethod
     def of(cls, model: Any, batch: Any, optimizer: Any, loss: Any, is_gpu: bool) -> Program:
@@ -137,9 +140,9 @@ class Program:
         block_bytes = 1
         if self.is_gpu:
             block_bytes = CUDA_BLOCK_BYTES
-        allocations = Allocations(block_bytes)
+        allocations = Allocations(self.mode, block_bytes)
         try:
-            with _random_states(), self.mode, contextlib.ExitStack() as stack:
+            with _restored_settings(), self.mode, contextlib.ExitStack() as stack:
                 copies = Copies(self.mode)
                 model = copies.copied(self.model)
                 optimizer, loss = copies.copied(self.optimizer), self.loss
@@ -207,7 +210,9 @@ class _Run:
                 for _ in range(min(self.variant.micro_batches, 2)):
                     self._forward()
                     self._backward()
+                self.allocations.numbers_are_one = True
                 self.optimizer.step()
+                self.allocations.numbers_are_one = False
             assign(_state(self.optimizer), Role.OPTIMIZER_STATE, [Role.TEMPORARIES])
 
     def _closure(self) -> Any:
@@ -220,12 +225,21 @@ class _Run:
         with _autocast(self.variant.autocast):
             self.output = _called(self.model, self.program.batch, self.loss)
             if self.optimizer is not None:
-                self.value = _loss(self.output, self.program.batch, self.loss)
+                self.value = self._loss()
         self.allocations.assign(
             _tensors((self.output, self.value)), Role.OUTPUTS, [Role.TEMPORARIES]
         )
         if self.optimizer is not None:
             self.allocations.assign_alive(Role.ACTIVATIONS, Role.TEMPORARIES)
+
+    def _loss(self) -> Any:
+        if self.loss is not None:
+            return _loss_of(self.output, self.program.batch, self.loss)
+        value = _own_loss(self.output)
+        self.program.has_own_loss.append(value is not None)
+        if value is None:
+            return _sum(self.output)
+        return value
 
     def _backward(self) -> None:
         self.value.backward()
@@ -249,20 +263,27 @@ def _called(model: Any, batch: Any, loss: Any) -> Any:
     return model(*batch)
 
 
-def _loss(output: Any, batch: Any, loss: Any) -> Any:
-    if loss is None:
-        given = getattr(output, "loss", None)
-        if isinstance(output, dict):
-            given = output.get("loss", given)
-        if isinstance(given, torch.Tensor):
-            return given
-        terms = [each.sum() for each in _tensors(output) if each.is_floating_point()]
-        if not terms:
-            raise NbprofError(
-                "the model has no output of floating point to differentiate; pass loss=, a"
-                " function of its output"
-            )
-        return sum(terms[1:], terms[0])
+def _sum(output: Any) -> Any:
+    terms = [each.sum() for each in _tensors(output) if each.is_floating_point()]
+    if not terms:
+        raise NbprofError(
+            "the model has no output of floating point to differentiate; pass loss=, a function of"
+            " its output"
+        )
+    return sum(terms[1:], terms[0])
+
+
+def _own_loss(output: Any) -> Any:
+    """The loss that a model returns as a field or a key; None if it does not."""
+    value = getattr(output, "loss", None)
+    if isinstance(output, dict):
+        value = output.get("loss", value)
+    if isinstance(value, torch.Tensor):
+        return value
+    return None
+
+
+def _loss_of(output: Any, batch: Any, loss: Any) -> Any:
     if isinstance(batch, tuple | list) and len(batch) > 1:
         return loss(output, batch[-1])
     if isinstance(batch, dict):
@@ -387,17 +408,23 @@ def _batch_size(batch: Any) -> int | None:
 
 
 @contextlib.contextmanager
-def _random_states() -> Iterator[None]:
-    """Leaves the generators of random numbers as they were."""
+def _restored_settings() -> Iterator[None]:
+    """Leaves the generators of random numbers as they were, and recurrent layers as their ops.
+
+    Of oneDNN's op for a whole recurrent layer the workspace is unknown without data.
+    """
     python = random.getstate()
     numpy: Any = sys.modules.get("numpy.random")
     state = None
     if numpy is not None:
         state = numpy.get_state()
     torch_state = torch.get_rng_state()
+    is_onednn_enabled = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
     try:
         yield
     finally:
+        torch._C._set_mkldnn_enabled(is_onednn_enabled)
         random.setstate(python)
         torch.set_rng_state(torch_state)
         if numpy is not None:

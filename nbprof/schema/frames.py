@@ -22,6 +22,7 @@ from nbprof.schema import (
     ascend,
     comparison,
     device_time,
+    fits,
     hlo,
     input_pipeline,
     kernels,
@@ -60,8 +61,12 @@ SCHEMA: dict[str, list[Col]] = {
     **memory_viewer.SCHEMA,
     **trace.SCHEMA,
     **comparison.SCHEMA,
+    **fits.SCHEMA,
 }
 """The columns of each frame, in order."""
+
+OF_NO_PROFILE = ("comparison.", "fits.")
+"""How the frames begin that no profile has: those of `nbprof.compare` and `nbprof.fits`."""
 
 WHERE_KNOWN: dict[str, list[Col]] = {**steps.WHERE_KNOWN, **ops.WHERE_KNOWN}
 """Optional columns, after those of SCHEMA: present if any row has a value."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,9 +18,10 @@ STEPS = 2
 def measured_peak(case: Case) -> int:
     """Bytes at the peak of the first steps, from the allocations and frees of the CPU's allocator.
 
-    The recording begins before the model is built, so that all its memory is in it.
+    The recording begins before the model is built, so that all its memory is in it. Workspaces of
+    oneDNN, which is a library of the CPU alone, are left out.
     """
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+    with without_onednn(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         model, batch = case.model(), case.batch()
         if case.optimizer is None:
             _infer(model, batch)
@@ -31,6 +34,16 @@ def measured_peak(case: Case) -> int:
     ]
     events.sort(key=lambda event: event.start_ns())
     return int(np.cumsum([event.nbytes() for event in events]).max())
+
+
+@contextlib.contextmanager
+def without_onednn() -> Iterator[None]:
+    enabled = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(enabled)
 
 
 def _train(case: Case, model: Any, batch: Any) -> None:

@@ -267,19 +267,19 @@ def encoder(dropout: float = 0.0, norm_first: bool = False) -> nn.Module:
     return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
 
 
-def images(count: int = 16, size: int = 32) -> Tensor:
+def images(count: int = 8, size: int = 32) -> Tensor:
     return torch.randn(count, 3, size, size)
 
 
 def classified() -> tuple[Tensor, Tensor]:
-    return images(), torch.randint(10, (16,))
+    return images(), torch.randint(10, (8,))
 
 
-def tokens(count: int = 8, length: int = 64) -> Tensor:
+def tokens(count: int = 8, length: int = 32) -> Tensor:
     return torch.randint(500, (count, length))
 
 
-def sequences(width: int = 64, count: int = 16, length: int = 48) -> Tensor:
+def sequences(width: int = 64, count: int = 32, length: int = 12) -> Tensor:
     return torch.randn(count, length, width)
 
 
@@ -340,14 +340,14 @@ CASES: dict[str, Case] = {
         loss=F.cross_entropy,
     ),
     "residual": Case(
-        lambda: nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), *(Residual(32) for _ in range(3))),
+        lambda: nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), *(Residual(32) for _ in range(6))),
         images,
         MOMENTUM,
     ),
     "residual depthwise": Case(
-        lambda: nn.Sequential(nn.Conv2d(3, 32, 3), *(Residual(32, 32) for _ in range(3))), images
+        lambda: nn.Sequential(nn.Conv2d(3, 32, 3), *(Residual(32, 32) for _ in range(6))), images
     ),
-    "dense": Case(partial(Dense, 3, 16, 5), images, SGD),
+    "dense": Case(partial(Dense, 3, 16, 8), images, SGD),
     "squeeze excite": Case(partial(SqueezeExcite, 64), images),
     "unet": Case(
         partial(UNet, 32), lambda: (images(8), images(8)), torch.optim.AdamW, F.mse_loss
