@@ -234,8 +234,8 @@ _SHORT = {
     "V100-16GB": "V100-SXM2-16GB",
     "V100-32GB": "V100-SXM2-32GB",
 }
-"""Names that people give devices, with the drivers'; of several sizes `A100` is that of 80 GB, which
-clouds rent, and `V100` the smaller one.
+"""Names that people give devices, with the drivers'. Of several sizes, `A100` is that of 80 GB, and
+`V100` the smaller one.
 """
 SHORT_NAMES = sorted({*_SHORT, "A10", "A30", "A40", "B200", "H200", "L4", "L40", "L40S", "T4"})
 """Names for a message that lists the devices with known memory."""

@@ -59,6 +59,9 @@ class Allocations(TorchDispatchMode):
         self._bytes: list[int] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.namespace == "prim":
+            # Asks for the device or the layout of a tensor.
+            return func(*args, **(kwargs or {}))
         if func is not _ATEN.lift_fresh.default:
             args, kwargs = self._all_fake(args, kwargs or {})
         copies: list[int] = []

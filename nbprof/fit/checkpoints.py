@@ -37,7 +37,7 @@ def checkpoint_blocks(model: Any) -> None:
             for block in container.children():
                 block.forward = _recomputed(block.forward)
         else:
-            container.forward = _in_segments(container, container.forward)
+            container.forward = _in_segments(container)
         count += 1
     if not count:
         raise NbprofError("the model has no nn.ModuleList or nn.Sequential of blocks to checkpoint")
@@ -48,12 +48,18 @@ def _containers(module: Any) -> Iterator[Any]:
     if is_list and _are_blocks(module):
         yield module
         return
-    if isinstance(module, torch.nn.Sequential) and len(module) >= _FEWEST_LAYERS:
-        if not any(True for child in module.children() for _ in child.children()):
-            yield module
-            return
+    if _is_plain(module):
+        yield module
+        return
     for child in module.children():
         yield from _containers(child)
+
+
+def _is_plain(module: Any) -> bool:
+    """Whether it is a Sequential of many layers that have no parts."""
+    if not isinstance(module, torch.nn.Sequential) or len(module) < _FEWEST_LAYERS:
+        return False
+    return not any(True for child in module.children() for _ in child.children())
 
 
 def _are_blocks(container: Any) -> bool:
@@ -68,7 +74,7 @@ def _recomputed(forward: Callable[..., Any]) -> Callable[..., Any]:
     return recomputed
 
 
-def _in_segments(container: Any, forward: Callable[..., Any]) -> Callable[..., Any]:
+def _in_segments(container: Any) -> Callable[..., Any]:
     functions = list(container.children())
     segments = round(math.sqrt(len(functions)))
 

@@ -50,7 +50,9 @@ class Copies(TorchFunctionMode):
             tensors = [*module._parameters.items(), *module._buffers.items()]
             for name, tensor in tensors:
                 if tensor is not None and id(tensor) not in self._memo:
-                    self._memo[id(tensor)] = self._of_module(tensor, f"{type(module).__name__}.{name}")
+                    self._memo[id(tensor)] = self._of_module(
+                        tensor, f"{type(module).__name__}.{name}"
+                    )
         self._originals.append(value)
         try:
             with self._mode, self:

@@ -23,17 +23,58 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
+_TO_FLOAT32 = frozenset(["cumprod", "cumsum", "log_softmax", "prod", "softmax", "sum"])
+"""Ops that autocast computes in float32, and whose kernels read low precision."""
 _IN_FLOAT32 = frozenset(
-    "__pow__ __rdiv__ __rpow__ __rtruediv__ acos asin binary_cross_entropy_with_logits cdist cosh"
-    " cosine_embedding_loss cosine_similarity cross_entropy_loss dist"
-    " erfinv exp expm1 group_norm hinge_embedding_loss kl_div l1_loss layer_norm log log10 log1p"
-    " log2 margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss"
-    " nll_loss nll_loss2d norm nuclear_norm poisson_nll_loss pow reciprocal renorm rms_norm"
-    " rsqrt sinh smooth_l1_loss soft_margin_loss softplus tan"
-    " triplet_margin_loss".split()
+    [
+        "__pow__",
+        "__rdiv__",
+        "__rpow__",
+        "__rtruediv__",
+        "acos",
+        "asin",
+        "binary_cross_entropy_with_logits",
+        "cdist",
+        "cosh",
+        "cosine_embedding_loss",
+        "cosine_similarity",
+        "cross_entropy_loss",
+        "dist",
+        "erfinv",
+        "exp",
+        "expm1",
+        "group_norm",
+        "hinge_embedding_loss",
+        "kl_div",
+        "l1_loss",
+        "layer_norm",
+        "log",
+        "log10",
+        "log1p",
+        "log2",
+        "margin_ranking_loss",
+        "mse_loss",
+        "multi_margin_loss",
+        "multilabel_margin_loss",
+        "nll_loss",
+        "nll_loss2d",
+        "norm",
+        "nuclear_norm",
+        "poisson_nll_loss",
+        "pow",
+        "reciprocal",
+        "renorm",
+        "rms_norm",
+        "rsqrt",
+        "sinh",
+        "smooth_l1_loss",
+        "soft_margin_loss",
+        "softplus",
+        "tan",
+        "triplet_margin_loss",
+    ]
 )
-_TO_FLOAT32 = frozenset("cumprod cumsum log_softmax prod softmax sum".split())
-"""Those of them whose kernels read low precision and write float32."""
+"""Those whose arguments it converts before."""
 _CHECKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 
 

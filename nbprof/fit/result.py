@@ -134,9 +134,7 @@ class Fit:
         """
         other = Device.of(device)
         if other.is_gpu != self.device.is_gpu:
-            raise NbprofError(
-                "a prediction for the host is none for a GPU; call nbprof.fits again"
-            )
+            raise NbprofError("a prediction for the host is none for a GPU; call nbprof.fits again")
         return Fit(
             self.roles,
             self.batch_size,
@@ -154,6 +152,7 @@ class Fit:
 
     def _largest(self, lever: Lever) -> int:
         """The largest batch, or part of one, that fits."""
+
         def needed(size: int) -> int:
             peak = lever.peak(size)
             return peak + self.device.margin_bytes(peak, self.margin)
@@ -191,14 +190,14 @@ class Fit:
         if self.margin_bytes:
             margin = f" with a margin of {size_text(self.margin_bytes)}"
         missing = self.peak_bytes + self.margin_bytes - self.capacity_bytes
+        verdict = f"fits in {self.device}{margin}."
         if missing > 0:
-            sentences = [
-                f"{step} needs {peak} and does not fit in {self.device}{margin}:"
-                f" {size_text(missing)} are missing."
-            ]
-        else:
-            sentences = [f"{step} needs {peak} and fits in {self.device}{margin}."]
-        return [*sentences, *self._largest_sentence(), *self._lever_sentences()]
+            verdict = f"does not fit in {self.device}{margin}: {size_text(missing)} are missing."
+        return [
+            f"{step} needs {peak} and {verdict}",
+            *self._largest_sentence(),
+            *self._lever_sentences(),
+        ]
 
     def _largest_sentence(self) -> list[str]:
         largest = self.largest_batch

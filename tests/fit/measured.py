@@ -21,16 +21,17 @@ def measured_peak(case: Case) -> int:
     The recording begins before the model is built, so that all its memory is in it. Workspaces of
     oneDNN, which is a library of the CPU alone, are left out.
     """
-    with without_onednn(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+    with (
+        without_onednn(),
+        profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler,
+    ):
         model, batch = case.model(), case.batch()
         if case.optimizer is None:
             _infer(model, batch)
         else:
             _train(case, model, batch)
     events = [
-        event
-        for event in profiler.profiler.kineto_results.events()
-        if event.name() == "[memory]"
+        event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"
     ]
     events.sort(key=lambda event: event.start_ns())
     return int(np.cumsum([event.nbytes() for event in events]).max())

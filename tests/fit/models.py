@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -160,13 +161,15 @@ class Language(nn.Module):
         if tied:
             self.head.weight = self.embed.weight
 
+    def through(self, block: nn.Module, x: Tensor) -> Tensor:
+        if self.checkpointed:
+            return checkpoint(block, x, use_reentrant=False)
+        return block(x)
+
     def forward(self, tokens: Tensor, labels: Tensor | None = None) -> Any:
         x = self.embed(tokens) + self.position(torch.arange(tokens.shape[1]))
         for block in self.blocks:
-            if self.checkpointed:
-                x = checkpoint(block, x, use_reentrant=False)
-            else:
-                x = block(x)
+            x = self.through(block, x)
         logits = self.head(x)
         if labels is None:
             return logits
@@ -239,7 +242,7 @@ class Adapter(nn.Module):
 
 def mlp(*widths: int, layer: Callable[[], nn.Module] = nn.ReLU) -> nn.Module:
     layers: list[nn.Module] = []
-    for before, after in zip(widths, widths[1:], strict=False):
+    for before, after in pairwise(widths):
         layers += [nn.Linear(before, after), layer()]
     return nn.Sequential(*layers[:-1])
 
@@ -295,9 +298,7 @@ LANGUAGE = partial(Language, tied=False)
 CASES: dict[str, Case] = {
     "mlp": Case(partial(mlp, 784, 512, 256, 10), lambda: torch.randn(256, 784), SGD),
     "mlp momentum": Case(partial(mlp, 784, 512, 256, 10), lambda: torch.randn(256, 784), MOMENTUM),
-    "wide mlp": Case(
-        partial(mlp, 512, 2048, 512), lambda: torch.randn(32, 512), torch.optim.AdamW
-    ),
+    "wide mlp": Case(partial(mlp, 512, 2048, 512), lambda: torch.randn(32, 512), torch.optim.AdamW),
     "wide mlp foreach": Case(
         partial(mlp, 512, 1024, 1024, 512), lambda: torch.randn(32, 512), FOREACH
     ),
@@ -349,9 +350,7 @@ CASES: dict[str, Case] = {
     ),
     "dense": Case(partial(Dense, 3, 16, 8), images, SGD),
     "squeeze excite": Case(partial(SqueezeExcite, 64), images),
-    "unet": Case(
-        partial(UNet, 32), lambda: (images(8), images(8)), torch.optim.AdamW, F.mse_loss
-    ),
+    "unet": Case(partial(UNet, 32), lambda: (images(8), images(8)), torch.optim.AdamW, F.mse_loss),
     "conv 1d": Case(
         lambda: nn.Sequential(nn.Conv1d(16, 64, 5), nn.ReLU(), nn.Conv1d(64, 64, 5), nn.Tanh()),
         lambda: torch.randn(16, 16, 512),
