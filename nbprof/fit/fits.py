@@ -80,9 +80,30 @@ def fits(
         from nbprof.fit.of_torch import fit_of_module
 
         return fit_of_module(model, batch[0], optimizer, loss, target, autocast, margin)
+    if _is_function_of_jax(model, batch):
+        if optimizer is not None or loss is not None or autocast is not None:
+            raise NbprofError(
+                "of a function of JAX, optimizer, loss and autocast are part of the function: pass"
+                " the training step, and its state as an argument"
+            )
+        from nbprof.fit.of_jax import fit_of_function
+
+        return fit_of_function(model, batch, target, margin)
     raise NbprofError(
-        f"the memory of a {type(model).__name__} cannot be predicted; pass a torch.nn.Module"
+        f"the memory of a {type(model).__name__} cannot be predicted; pass a torch.nn.Module with a"
+        " batch, or a function of JAX with its arguments (arrays or jax.ShapeDtypeStruct). Of Keras"
+        " on JAX, that is a function of model.stateless_call"
     )
+
+
+def _is_function_of_jax(function: object, arguments: tuple[Any, ...]) -> bool:
+    jax: Any = sys.modules.get("jax")
+    if jax is None or not callable(function):
+        return False
+    if hasattr(function, "lower"):
+        return True
+    leaves = jax.tree_util.tree_leaves(arguments)
+    return any(isinstance(leaf, jax.Array | jax.ShapeDtypeStruct) for leaf in leaves)
 
 
 def _is_of(module: str, name: str, value: object) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import logging
 import random
 import sys
 import traceback
@@ -419,12 +420,16 @@ def _restored_settings() -> Iterator[None]:
     if numpy is not None:
         state = numpy.get_state()
     torch_state = torch.get_rng_state()
+    # The error is raised and explained; PyTorch would print its stack as well.
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    was_disabled, logger.disabled = logger.disabled, True
     is_onednn_enabled = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(False)
     try:
         yield
     finally:
         torch._C._set_mkldnn_enabled(is_onednn_enabled)
+        logger.disabled = was_disabled
         random.setstate(python)
         torch.set_rng_state(torch_state)
         if numpy is not None:
@@ -444,8 +449,11 @@ def _explained(error: Exception) -> NbprofError:
             " prediction does not have; leave out .item(), nonzero() and branches on values, or"
             " measure a step with nbprof.profile()"
         )
-    text = str(error).strip().split("\n")[0]
-    return NbprofError(f"{place}the step cannot be traced: {type(error).__name__}: {text}")
+    text = str(error).strip().split("\n")[0].rstrip(".")
+    return NbprofError(
+        f"{place}the step cannot be traced: {type(error).__name__}: {text}. It must run as it is on"
+        " a batch of these shapes and types"
+    )
 
 
 def _place(trace: TracebackType | None) -> str:

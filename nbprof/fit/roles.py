@@ -8,6 +8,7 @@ from enum import Enum
 class Role(Enum):
     """What memory is for; the value is its name on screen."""
 
+    ARGUMENTS = "arguments"
     PARAMETERS = "parameters"
     BUFFERS = "buffers"
     GRADIENTS = "gradients"
@@ -16,3 +17,4 @@ class Role(Enum):
     ACTIVATIONS = "activations"
     OUTPUTS = "outputs"
     TEMPORARIES = "temporaries"
+    CODE = "program code"

@@ -10,7 +10,8 @@ SCHEMA: dict[str, list[Col]] = {
             "role",
             "Role",
             "parameters, buffers, gradients, optimizer state, inputs, activations (kept for the"
-            " backward pass), outputs, or temporaries; of JAX arguments, outputs and temporaries.",
+            " backward pass), outputs, or temporaries; of JAX arguments, outputs, temporaries and"
+            " program code.",
         ),
         size("bytes", "At the peak", "Memory of this role at the peak of the step."),
         percent("percent", "Share", "Share of the peak."),

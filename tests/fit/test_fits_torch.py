@@ -9,6 +9,7 @@ import random
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -16,6 +17,7 @@ from torch.nn import functional as F
 
 import nbprof
 from nbprof.core.errors import NbprofError
+from nbprof.fit.program import Program, Variant
 from nbprof.fit.roles import Role
 from nbprof.schema import frames
 from tests.fit.measured import measured_peak
@@ -138,7 +140,8 @@ def test_the_largest_batch_fits_and_a_larger_one_does_not():
 
 
 def test_levers_need_less():
-    fit = nbprof.fits(Language(), tokens(), optimizer=torch.optim.AdamW, device=12 * 2**20)
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.ReLU()) for _ in range(4)))
+    fit = nbprof.fits(model, (512, 64), optimizer=torch.optim.SGD, device=4 * 2**20)
     levers = fit.levers.set_index("lever")
     assert list(fit.levers.columns) == frames.names("fits.levers")
     for lever in ("autocast to bfloat16", "gradient checkpointing", "accumulation of 2 parts"):
@@ -148,18 +151,20 @@ def test_levers_need_less():
 
 
 def test_checkpointing_is_as_if_it_were_written():
-    options = {"optimizer": torch.optim.AdamW, "device": "cpu"}
-    plain = nbprof.fits(Language(), tokens(), **options)
-    written = nbprof.fits(Language(checkpointed=True), tokens(), **options)
-    levers = plain.levers.set_index("lever")
-    assert levers.loc["gradient checkpointing", "peak_bytes"] == written.peak_bytes
+    def peak(model: nn.Module, variant: Variant) -> dict[Role, int]:
+        return Program.of(model, tokens(), torch.optim.SGD, None, False).peak(variant)
+
+    written = peak(Language(checkpointed=True), Variant())
+    assert peak(Language(), Variant(checkpointing=True)) == written
+    assert written != peak(Language(), Variant())
 
 
 def test_a_model_without_blocks_has_no_checkpointing():
     levers = nbprof.fits(nn.Linear(8, 8), (4, 8), optimizer=torch.optim.SGD, device=2**20).levers
     row = levers.set_index("lever").loc["gradient checkpointing"]
     assert "no nn.ModuleList" in row["note"]
-    assert np.isnan(row["largest_batch"]) or row["largest_batch"] is None
+    assert pd.isna(row["largest_batch"])
+    assert pd.isna(row["peak_bytes"])
 
 
 def test_a_gpu_keeps_masks_of_a_byte_and_no_attention_weights():
@@ -208,7 +213,7 @@ class Selection(nn.Module):
     [
         (Branch(), {}, ["test_fits_torch.py, line", "values of a tensor", "_local_scalar_dense"]),
         (Selection(), {}, ["test_fits_torch.py, line", "values of a tensor", "nonzero"]),
-        (nn.Linear(5, 4), {}, ["cannot be traced", "shape"]),
+        (nn.Linear(5, 4), {}, ["cannot be traced", "[3, 4] X [5, 4]", "batch of these shapes"]),
         (nn.LazyLinear(4), {}, ["no shape yet", "call the model once"]),
         (nn.Linear(4, 4), {"optimizer": 3}, ["optimizer is 3"]),
         (nn.Linear(4, 4), {"optimizer": lambda _: None}, ["not an optimizer"]),
