@@ -24,7 +24,7 @@ def measured_peak(case: Case) -> int:
     chose for this CPU.
     """
     with (
-        without_onednn(),
+        one_op_per_time_step(case),
         profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler,
     ):
         model, batch = case.model(), case.batch()
@@ -53,9 +53,10 @@ def _leave_out_workspaces(changes: np.ndarray) -> None:
 
 
 @contextlib.contextmanager
-def without_onednn() -> Iterator[None]:
+def one_op_per_time_step(case: Case) -> Iterator[None]:
+    """Recurrent layers without oneDNN, whose op for a whole layer has a workspace."""
     enabled = torch._C._get_mkldnn_enabled()
-    torch._C._set_mkldnn_enabled(False)
+    torch._C._set_mkldnn_enabled(enabled and not case.is_recurrent)
     try:
         yield
     finally:

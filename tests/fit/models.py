@@ -21,6 +21,10 @@ class Case(NamedTuple):
     optimizer: Callable[..., Any] | None = torch.optim.Adam
     loss: Callable[..., Any] | None = None
 
+    @property
+    def is_recurrent(self) -> bool:
+        return isinstance(self.model, partial) and self.model.func is Recurrent
+
 
 class Residual(nn.Module):
     def __init__(self, channels: int, groups: int = 1) -> None:
@@ -282,7 +286,7 @@ def tokens(count: int = 8, length: int = 32) -> Tensor:
     return torch.randint(500, (count, length))
 
 
-def sequences(width: int = 64, count: int = 32, length: int = 12) -> Tensor:
+def sequences(width: int = 64, count: int = 48, length: int = 8) -> Tensor:
     return torch.randn(count, length, width)
 
 
@@ -348,7 +352,7 @@ CASES: dict[str, Case] = {
     "residual depthwise": Case(
         lambda: nn.Sequential(nn.Conv2d(3, 32, 3), *(Residual(32, 32) for _ in range(6))), images
     ),
-    "dense": Case(partial(Dense, 3, 16, 8), images, SGD),
+    "dense": Case(partial(Dense, 3, 16, 5), images, SGD),
     "squeeze excite": Case(partial(SqueezeExcite, 64), images),
     "unet": Case(partial(UNet, 32), lambda: (images(8), images(8)), torch.optim.AdamW, F.mse_loss),
     "conv 1d": Case(
@@ -371,7 +375,7 @@ CASES: dict[str, Case] = {
     ),
     "variational": Case(VariationalAutoencoder, lambda: torch.randn(512, 784)),
     "lstm": Case(partial(Recurrent, nn.LSTM), sequences),
-    "lstm language": Case(partial(Recurrent, nn.LSTM, 500), tokens),
+    "lstm language": Case(partial(Recurrent, nn.LSTM, 500), partial(tokens, 32, 8)),
     "gru": Case(partial(Recurrent, nn.GRU), sequences, SGD),
     "rnn": Case(partial(Recurrent, nn.RNN), sequences, MOMENTUM),
     "unrolled": Case(Unrolled, partial(sequences, 32)),
