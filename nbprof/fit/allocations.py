@@ -29,7 +29,7 @@ _PRODUCTS = (_ATEN.mm, _ATEN.addmm, _ATEN.bmm, _ATEN.baddbmm)
 """Ops whose kernels copy matrices that are contiguous in neither of their two dimensions."""
 
 
-class Allocations(TorchDispatchMode):
+class Allocations(TorchDispatchMode):  # type: ignore[misc]
     """Follow the storages of all tensors that are created while it is active.
 
     Parameters
@@ -138,7 +138,8 @@ class Allocations(TorchDispatchMode):
     def _all_fake(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         for value in tree_iter((args, kwargs)):
             if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
-                return tree_map_only(torch.Tensor, self._captured, (args, kwargs))  # type: ignore[no-any-return]
+                fakes: tuple[Any, Any] = tree_map_only(torch.Tensor, self._captured, (args, kwargs))
+                return fakes
         return args, kwargs
 
     def _copied(self, matrix: Any) -> int:

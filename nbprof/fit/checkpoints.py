@@ -56,15 +56,19 @@ def _containers(module: Any) -> Iterator[Any]:
 
 
 def _is_plain(module: Any) -> bool:
-    """Whether it is a Sequential of many layers that have no parts."""
+    """True for a Sequential of many layers that have no parts."""
     if not isinstance(module, torch.nn.Sequential) or len(module) < _FEWEST_LAYERS:
         return False
-    return not any(True for child in module.children() for _ in child.children())
+    return not any(map(_has_parts, module.children()))
 
 
 def _are_blocks(container: Any) -> bool:
     children = list(container.children())
-    return len(children) > 1 and all(any(True for _ in child.children()) for child in children)
+    return len(children) > 1 and all(map(_has_parts, children))
+
+
+def _has_parts(module: Any) -> bool:
+    return bool(module._modules)
 
 
 def _recomputed(forward: Callable[..., Any]) -> Callable[..., Any]:

@@ -39,7 +39,7 @@ class Device:
 
     @property
     def is_gpu(self) -> bool:
-        """Whether tensors are those of a GPU: all but those of the host."""
+        """True unless tensors are those of the host."""
         return self.name != _HOST
 
     @classmethod

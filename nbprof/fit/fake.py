@@ -19,7 +19,7 @@ from nbprof.core.errors import NbprofError
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor)
 
 
-class Copies(TorchFunctionMode):
+class Copies(TorchFunctionMode):  # type: ignore[misc]
     """While it is active, `copy.deepcopy` copies tensors as fake ones.
 
     Parameters

@@ -1,4 +1,4 @@
-"""What PyTorch keeps on a GPU where it would keep something else on the CPU.
+"""Ops that keep other tensors on a GPU than on the CPU.
 
 Models are traced with tensors of the CPU, as a PyTorch without CUDA has no others. Four things
 differ on a GPU by much, and are done here as there (PyTorch's sources):
@@ -78,7 +78,7 @@ _IN_FLOAT32 = frozenset(
 _CHECKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 
 
-class GpuOps(TorchFunctionMode):
+class GpuOps(TorchFunctionMode):  # type: ignore[misc]
     """While it is active, ops keep for the backward pass what they keep on a GPU."""
 
     def __init__(self) -> None:
@@ -124,7 +124,7 @@ class GpuOps(TorchFunctionMode):
 
 
 def _calls_others(func: Any) -> bool:
-    """Whether it is a function in Python whose calls matter: those of
+    """True for functions in Python whose calls matter: those of
     `multi_head_attention_forward`, or those of checkpoints in the backward pass.
     """
     if func is torch.Tensor.backward:

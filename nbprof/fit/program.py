@@ -39,7 +39,7 @@ _TORCH = Path(torch.__file__).parent
 
 @dataclass(frozen=True)
 class Variant:
-    """How a step is run.
+    """Options of a step.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class Program:
 
     @property
     def is_training(self) -> bool:
-        """Whether a step has a backward pass and an optimizer."""
+        """True if a step has a backward pass and an optimizer."""
         return self.optimizer is not None
 
     def of_batch(self, size: int) -> Program:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
+from typing import Any
 
 import pandas as pd
 
@@ -80,7 +81,7 @@ class Fit:
 
     @property
     def fits(self) -> bool | None:
-        """Whether peak and margin fit in the device; None if none was given."""
+        """True if peak and margin fit in the device; None if none was given."""
         return self._fits(self.peak_bytes)
 
     @property
@@ -113,15 +114,14 @@ class Fit:
 
     @cached_property
     def levers(self) -> pd.DataFrame:
-        """What less memory takes: a row per change of the step, with its peak and largest batch.
+        """A row per change of the step that saves memory, with its peak and largest batch.
 
         Predicted when it is first asked for.
         """
         rows = [self._lever_row(lever) for lever in self.levers_of_step]
         if not rows:
             return frames.empty(LEVERS)
-        columns = {name: [row[name] for row in rows] for name in frames.names(LEVERS)}
-        return frames.build(LEVERS, columns)
+        return frames.typed(LEVERS, pd.DataFrame(rows, dtype=object))
 
     def on(self, device: str | int, margin: float | None = None) -> Fit:
         """The same prediction for another device, or an amount of bytes.
@@ -213,9 +213,9 @@ class Fit:
         if "levers" not in vars(self):
             return []
         texts = []
-        for row in self.levers.itertuples():
-            if row.lever != AS_IT_IS and not pd.isna(row.largest_batch):
-                texts.append(f"with {row.lever} {row.largest_batch:,}")
+        for lever, size in zip(self.levers["lever"], self.levers["largest_batch"], strict=True):
+            if lever != AS_IT_IS and size is not pd.NA:
+                texts.append(f"with {lever} {size:,}")
         if not texts:
             return []
         return [f"Largest batches: {', '.join(texts)}."]
@@ -228,14 +228,18 @@ class Fit:
 
     def _repr_html_(self) -> str:
         heads = [col.label for col in frames.SCHEMA[FRAME]]
-        rows = [[escape(text) for text in row] for row in _texts(FRAME, self.frame)]
+        rows = _escaped(_texts(FRAME, self.frame))
         html = markup.paragraph(escape(" ".join(self._sentences())))
         html += markup.table("Memory at the peak", size_text(self.peak_bytes), heads, rows, "lrr")
         if "levers" in vars(self):
             heads = [col.label for col in frames.SCHEMA[LEVERS]]
-            rows = [[escape(text) for text in row] for row in _texts(LEVERS, self.levers)]
+            rows = _escaped(_texts(LEVERS, self.levers))
             html += markup.table("With less memory", "", heads, rows, "lrlrl")
         return html + markup.paragraph(escape(" ".join(self.assumptions)))
+
+
+def _escaped(rows: list[list[str]]) -> list[list[str]]:
+    return [list(map(escape, row)) for row in rows]
 
 
 def _texts(frame: str, rows: pd.DataFrame) -> list[list[str]]:
@@ -245,11 +249,11 @@ def _texts(frame: str, rows: pd.DataFrame) -> list[list[str]]:
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def _text(kind: str, value: object) -> str:
+def _text(kind: str, value: Any) -> str:
     if pd.isna(value):
         return "–"
     if kind == "bytes":
-        return size_text(float(value))  # type: ignore[arg-type]
+        return size_text(float(value))
     if kind == "percent":
         return f"{value:.1f}%"
     if kind == "bool":

@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Role(Enum):
-    """What memory is for; the value is its name on screen."""
+    """Roles of memory; the value is the name on screen."""
 
     ARGUMENTS = "arguments"
     PARAMETERS = "parameters"

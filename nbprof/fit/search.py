@@ -9,7 +9,7 @@ LARGEST = 2**20
 
 
 def largest_batch(needed: Callable[[int], int], capacity: int, start: int) -> int:
-    """The largest batch whose need is at most the capacity; 0 if a batch of 1 does not fit.
+    """Largest batch whose need is at most the capacity; 0 if a batch of 1 does not fit.
 
     The need must grow with the batch. Each size that is tried lies where the straight line through
     the nearest ones that fit and do not fit meets the capacity, and the answer is a size that fits

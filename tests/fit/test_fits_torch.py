@@ -140,7 +140,7 @@ def test_the_largest_batch_fits_and_a_larger_one_does_not():
 
 
 def test_levers_need_less():
-    model = nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.ReLU()) for _ in range(4)))
+    model = nn.Sequential(*(mlp(64, 256, 64, layer=nn.GELU) for _ in range(3)))
     fit = nbprof.fits(model, (512, 64), optimizer=torch.optim.SGD, device=4 * 2**20)
     levers = fit.levers.set_index("lever")
     assert list(fit.levers.columns) == frames.names("fits.levers")
