@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from nbprof import cache, torch
     from nbprof.capture import RemoteCapture
     from nbprof.capture.block import profile, start, stop
+    from nbprof.capture.fit.fits import fits
     from nbprof.capture.remote.serve import serve
     from nbprof.capture.steps import step, steps
     from nbprof.core.errors import CaptureError, NbprofError, ReadError
-    from nbprof.fit.fits import fits
     from nbprof.gate.expect import expect
     from nbprof.profiles.brief import brief
     from nbprof.profiles.comparison import Comparison, compare
@@ -45,7 +45,7 @@ _MODULE_OF = {
     "CaptureError": "nbprof.core.errors",
     "serve": "nbprof.capture.remote.serve",
     "expect": "nbprof.gate.expect",
-    "fits": "nbprof.fit.fits",
+    "fits": "nbprof.capture.fit.fits",
 }
 
 __all__ = [

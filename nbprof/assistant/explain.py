@@ -15,9 +15,9 @@ from nbprof.activity.unit import MARKED
 from nbprof.analysis.advice import advice
 from nbprof.analysis.ascend import rules as ascend_rules
 from nbprof.analysis.rule import Rule
+from nbprof.capture.fit.result import Fit
 from nbprof.core.errors import NbprofError
 from nbprof.display.categories import CATEGORIES
-from nbprof.fit.result import Fit
 from nbprof.profiles.comparison import Comparison
 from nbprof.profiles.profile import Profile
 from nbprof.schema.frames import SCHEMA, WHERE_KNOWN, column

@@ -22,7 +22,6 @@ from nbprof.schema import (
     ascend,
     comparison,
     device_time,
-    fits,
     hlo,
     input_pipeline,
     kernels,
@@ -61,7 +60,6 @@ SCHEMA: dict[str, list[Col]] = {
     **memory_viewer.SCHEMA,
     **trace.SCHEMA,
     **comparison.SCHEMA,
-    **fits.SCHEMA,
 }
 """The columns of each frame, in order."""
 

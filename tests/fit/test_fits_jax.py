@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import pytest
 
 import nbprof
+from nbprof.capture.fit.roles import Role
 from nbprof.core.errors import NbprofError
-from nbprof.fit.roles import Role
 
 
 def step(weights: jax.Array, x: jax.Array) -> jax.Array:

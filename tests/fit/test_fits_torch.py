@@ -16,9 +16,9 @@ from torch import nn
 from torch.nn import functional as F
 
 import nbprof
+from nbprof.capture.fit.program import Program, Variant
+from nbprof.capture.fit.roles import Role
 from nbprof.core.errors import NbprofError
-from nbprof.fit.program import Program, Variant
-from nbprof.fit.roles import Role
 from nbprof.schema import frames
 from tests.fit.measured import measured_peak
 from tests.fit.models import CASES, Language, Recurrent, convolutional, encoder, mlp, tokens

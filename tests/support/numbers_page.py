@@ -11,7 +11,7 @@ import inspect
 from functools import cached_property
 from pathlib import Path
 
-from nbprof.fit.result import Fit
+from nbprof.capture.fit.result import Fit
 from nbprof.profiles.comparison import Comparison
 from nbprof.profiles.profile import Profile
 from nbprof.schema.columns import Col

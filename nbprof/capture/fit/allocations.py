@@ -15,8 +15,8 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map_only
 
+from nbprof.capture.fit.roles import Role
 from nbprof.core.errors import NbprofError
-from nbprof.fit.roles import Role
 
 CUDA_BLOCK_BYTES = 512
 """PyTorch's caching allocator rounds the size of a block up to a multiple of this

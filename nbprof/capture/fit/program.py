@@ -23,13 +23,13 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.utils._pytree import tree_iter, tree_map_only
 
+from nbprof.capture.fit.allocations import CUDA_BLOCK_BYTES, Allocations
+from nbprof.capture.fit.checkpoints import checkpoint_blocks
+from nbprof.capture.fit.fake import Copies
+from nbprof.capture.fit.gpu_ops import GpuOps
+from nbprof.capture.fit.roles import Role
 from nbprof.core.errors import NbprofError
 from nbprof.core.garbage import collection_paused
-from nbprof.fit.allocations import CUDA_BLOCK_BYTES, Allocations
-from nbprof.fit.checkpoints import checkpoint_blocks
-from nbprof.fit.fake import Copies
-from nbprof.fit.gpu_ops import GpuOps
-from nbprof.fit.roles import Role
 
 _STEPS = 2
 """The optimizer creates its state in the first step; the second is as all others."""

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
+from nbprof.capture.fit.device import Device
+from nbprof.capture.fit.program import Program, Variant
+from nbprof.capture.fit.result import AS_IT_IS, Fit, Lever
 from nbprof.core.errors import NbprofError
-from nbprof.fit.device import Device
-from nbprof.fit.program import Program, Variant
-from nbprof.fit.result import AS_IT_IS, Fit, Lever
 
 _UNSEEN = (
     "Not in the figures: workspaces of libraries (cuDNN, cuBLAS), and memory that the allocator"

@@ -10,12 +10,12 @@ from typing import Any
 
 import pandas as pd
 
+from nbprof.capture.fit.device import Device
+from nbprof.capture.fit.roles import Role
+from nbprof.capture.fit.search import LARGEST, largest_batch
 from nbprof.core.errors import NbprofError
 from nbprof.core.units import size_text
 from nbprof.display import markup
-from nbprof.fit.device import Device
-from nbprof.fit.roles import Role
-from nbprof.fit.search import LARGEST, largest_batch
 from nbprof.schema import frames
 
 FRAME, LEVERS = "fits.frame", "fits.levers"

@@ -7,10 +7,10 @@ from typing import Any
 
 import jax
 
+from nbprof.capture.fit.device import Device
+from nbprof.capture.fit.result import Fit
+from nbprof.capture.fit.roles import Role
 from nbprof.core.errors import NbprofError
-from nbprof.fit.device import Device
-from nbprof.fit.result import Fit
-from nbprof.fit.roles import Role
 
 
 def fit_of_function(
@@ -57,5 +57,6 @@ def fit_of_function(
 
 def _shape(value: Any) -> Any:
     if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return jax.ShapeDtypeStruct(value.shape, value.dtype)
+        shape: Any = jax.ShapeDtypeStruct
+        return shape(value.shape, value.dtype)
     return value

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from nbprof.capture.fit.device import Device
+from nbprof.capture.fit.result import Fit
 from nbprof.core.errors import NbprofError
-from nbprof.fit.device import Device
-from nbprof.fit.result import Fit
 
 
 def fits(
@@ -77,7 +77,7 @@ def fits(
             raise NbprofError(
                 f"nbprof.fits takes one batch, not {len(batch)}; pass several tensors as a tuple"
             )
-        from nbprof.fit.of_torch import fit_of_module
+        from nbprof.capture.fit.of_torch import fit_of_module
 
         return fit_of_module(model, batch[0], optimizer, loss, target, autocast, margin)
     if _is_function_of_jax(model, batch):
@@ -86,7 +86,7 @@ def fits(
                 "of a function of JAX, optimizer, loss and autocast are part of the function: pass"
                 " the training step, and its state as an argument"
             )
-        from nbprof.fit.of_jax import fit_of_function
+        from nbprof.capture.fit.of_jax import fit_of_function
 
         return fit_of_function(model, batch, target, margin)
     raise NbprofError(
