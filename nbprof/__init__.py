@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from nbprof import cache, torch
     from nbprof.capture import RemoteCapture
     from nbprof.capture.block import profile, start, stop
+    from nbprof.capture.fit.fits import fits
     from nbprof.capture.remote.serve import serve
     from nbprof.capture.steps import step, steps
     from nbprof.core.errors import CaptureError, NbprofError, ReadError
@@ -44,6 +45,7 @@ _MODULE_OF = {
     "CaptureError": "nbprof.core.errors",
     "serve": "nbprof.capture.remote.serve",
     "expect": "nbprof.gate.expect",
+    "fits": "nbprof.capture.fit.fits",
 }
 
 __all__ = [
@@ -57,6 +59,7 @@ __all__ = [
     "capture",
     "compare",
     "expect",
+    "fits",
     "last",
     "load",
     "profile",

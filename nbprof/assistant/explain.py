@@ -15,6 +15,7 @@ from nbprof.activity.unit import MARKED
 from nbprof.analysis.advice import advice
 from nbprof.analysis.ascend import rules as ascend_rules
 from nbprof.analysis.rule import Rule
+from nbprof.capture.fit.result import Fit
 from nbprof.core.errors import NbprofError
 from nbprof.display.categories import CATEGORIES
 from nbprof.profiles.comparison import Comparison
@@ -162,10 +163,16 @@ def _tabs() -> Iterator[Entry]:
         )
 
 
+_NO_PROFILES: dict[str, type] = {"comparison": Comparison, "fits": Fit}
+
+
 def _docstring(name: str) -> str:
     """The docstring of a frame."""
-    owner: Any = Comparison if name.startswith("comparison.") else Profile
-    path = name.removeprefix("comparison.")
+    kind, _, rest = name.partition(".")
+    owner: Any = _NO_PROFILES.get(kind, Profile)
+    path = name
+    if kind in _NO_PROFILES:
+        path = rest
     path = path.replace("memory_viewer[module]", "memory_viewer.__getitem__")
     *parts, last = path.split(".")
     for part in parts:

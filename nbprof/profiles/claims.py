@@ -140,7 +140,7 @@ def claims(profile: Briefed) -> Iterator[Claim]:
 
 
 def _views() -> set[str]:
-    not_views = {"comparison", "runs", "advice", "overview"}
+    not_views = {"comparison", "fits", "runs", "advice", "overview"}
     return {name.partition(".")[0] for name in SCHEMA} - not_views
 
 

@@ -16,7 +16,7 @@ from nbprof.core.errors import NbprofError
 from nbprof.core.units import join_some
 from nbprof.profiles.where import where as rows_where
 from nbprof.schema.columns import Col
-from nbprof.schema.frames import SCHEMA, WHERE_KNOWN
+from nbprof.schema.frames import OF_NO_PROFILE, SCHEMA, WHERE_KNOWN
 from nbprof.tools.accessor import View
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _OF_A_COMPARISON = "comparison."
 _OF_A_MODULE = re.compile(r"memory_viewer\[(?P<module>.+)\]\.(?P<frame>\w+)", re.DOTALL)
 OF_A_PROFILE = [
-    name for name in SCHEMA if not name.startswith(_OF_A_COMPARISON) and name != "trace.range"
+    name for name in SCHEMA if not name.startswith(OF_NO_PROFILE) and name != "trace.range"
 ]
 """Frames of one profile that need no arguments."""
 

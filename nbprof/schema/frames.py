@@ -63,6 +63,9 @@ SCHEMA: dict[str, list[Col]] = {
 }
 """The columns of each frame, in order."""
 
+OF_NO_PROFILE = ("comparison.", "fits.")
+"""How the frames begin that no profile has: those of `nbprof.compare` and `nbprof.fits`."""
+
 WHERE_KNOWN: dict[str, list[Col]] = {**steps.WHERE_KNOWN, **ops.WHERE_KNOWN}
 """Optional columns, after those of SCHEMA: present if any row has a value."""
 

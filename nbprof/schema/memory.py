@@ -1,4 +1,4 @@
-"""Allocations: over time, at the peak, by op."""
+"""Allocations: over time, at the peak, by op; the peak that `nbprof.fits` predicts."""
 
 from __future__ import annotations
 
@@ -154,5 +154,28 @@ SCHEMA: dict[str, list[Col]] = {
         size("requested_bytes", "Requested", "Bytes requested."),
         count("occurrences", "Count", "Blocks identical in every other column."),
         *_ACTIVITY,
+    ],
+    "fits.frame": [
+        text(
+            "role",
+            "Role",
+            "parameters, buffers, gradients, optimizer state, inputs, activations (kept for the"
+            " backward pass), outputs, or temporaries; of JAX arguments, outputs, temporaries and"
+            " program code.",
+        ),
+        size("bytes", "At the peak", "Memory of this role at the peak of the step."),
+        percent("percent", "Share", "Share of the peak."),
+    ],
+    "fits.levers": [
+        text("lever", "With", "What is changed in the step; the first row has no change."),
+        size("peak_bytes", "Peak", "Predicted peak for the batch that was passed.", "Int64"),
+        Col("fits", "boolean", "", "Fits", "Whether the peak and the margin fit.", "bool"),
+        count(
+            "largest_batch",
+            "Largest batch",
+            "The largest batch that fits; with accumulation, of all parts together.",
+            "Int64",
+        ),
+        text("note", "", "Why a figure is missing, or what the change is."),
     ],
 }

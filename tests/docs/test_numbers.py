@@ -45,6 +45,7 @@ def test_every_frame_tells_its_formula(name):
 def test_every_frame_is_on_the_page_with_its_columns(frame):
     page = PAGE.read_text()
     way = frame.replace("comparison.", "nbprof.compare(a, b).")
+    way = way.replace("fits.", "nbprof.fits(model, batch).")
     title = re.compile(rf"^##+ `(?:p\.)?{re.escape(way)}(?:\(…\))?`$", re.MULTILINE)
     inside, _, key = way.rpartition(".")
     at = title.search(page) or re.search(

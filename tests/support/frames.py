@@ -12,12 +12,13 @@ import pandas as pd
 from nbprof.frames import SCHEMA
 from nbprof.profiles.profile import Profile
 from nbprof.schema.columns import Col
+from nbprof.schema.frames import OF_NO_PROFILE
 from nbprof.tools.accessor import View, accessor
 from nbprof.tools.ascend.accessor import Part
 
 ARGUMENTS = {"trace.range": (0, 100)}
 """What a call needs."""
-OF_A_PROFILE = [name for name in SCHEMA if not name.startswith(("memory_viewer[", "comparison."))]
+OF_A_PROFILE = [name for name in SCHEMA if not name.startswith(("memory_viewer[", *OF_NO_PROFILE))]
 WITHOUT_NOTES = [name for name in OF_A_PROFILE if name != "receipt.notes"]
 """Notes also say how files were read, which differs where the figures are the same."""
 

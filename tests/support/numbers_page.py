@@ -11,6 +11,7 @@ import inspect
 from functools import cached_property
 from pathlib import Path
 
+from nbprof.capture.fit.result import Fit
 from nbprof.profiles.comparison import Comparison
 from nbprof.profiles.profile import Profile
 from nbprof.schema.columns import Col
@@ -22,8 +23,8 @@ from tests.parity.peer import GUIDE, XPROF
 from tests.support.frames import accessors
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "numbers.md"
-COMPARISON, PROGRAM = "comparison", "memory_viewer[module]"
-VIEWS: dict[str, type] = {**accessors(), PROGRAM: ModuleMemory, COMPARISON: Comparison}
+COMPARISON, FITS, PROGRAM = "comparison", "fits", "memory_viewer[module]"
+VIEWS: dict[str, type] = {**accessors(), PROGRAM: ModuleMemory, COMPARISON: Comparison, FITS: Fit}
 _OF_EVERY_VIEW = ("figure", "widget", "payload", "mimebundle", "save", "text", "markdown")
 PEERS = {XPROF: "XProf 2.24", GUIDE: "TensorFlow 2.3/2.4"}
 HEAD = """# How each number is made
@@ -37,7 +38,8 @@ the table at the end, each with the test that checks our value.
 def page() -> str:
     """The text of the page."""
     ways = {name: f"p.{name}" for name in (*_plain(), *VIEWS)} | {
-        COMPARISON: "nbprof.compare(a, b)"
+        COMPARISON: "nbprof.compare(a, b)",
+        FITS: "nbprof.fits(model, batch)",
     }
     parts = [HEAD]
     for name, way in ways.items():
@@ -94,6 +96,8 @@ def members(view: str) -> list[str]:
     has, and views in it, are left out.
     """
     face = VIEWS[view]
+    if view == FITS:
+        return [name.partition(".")[2] for name in SCHEMA if name.startswith(f"{FITS}.")]
     own = [
         n
         for n in vars(face)
