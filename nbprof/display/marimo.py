@@ -34,15 +34,3 @@ def frame(html: str, height: int = 400) -> Any:
     import marimo
 
     return marimo.iframe(_BACKGROUND + html, height=f"{height}px")
-
-
-class ShownByMarimo:
-    """An object whose mime bundle marimo shows, too."""
-
-    def _display_(self) -> Any:
-        bundle = self._repr_mimebundle_()
-        data = bundle[0] if isinstance(bundle, tuple) else bundle
-        return frame(data["text/html"])
-
-    def _repr_mimebundle_(self, **_: Any) -> Any:
-        raise NotImplementedError

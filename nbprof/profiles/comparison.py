@@ -14,11 +14,11 @@ from nbprof.analysis.compare import findings as compare_findings
 from nbprof.analysis.compare import verdict as compare_verdict
 from nbprof.core.atomic_write import atomic_write
 from nbprof.core.errors import NbprofError
-from nbprof.display.marimo import ShownByMarimo
 from nbprof.profiles.load import read
 from nbprof.profiles.profile import Profile
 from nbprof.profiles.redaction import Redact, redacted
 from nbprof.profiles.sides import sides
+from nbprof.tools.accessor import ShownByMarimo
 from nbprof.tools.plot import displayed
 
 if TYPE_CHECKING:

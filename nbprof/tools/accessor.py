@@ -105,6 +105,20 @@ def _printed(table: pd.DataFrame) -> str:
     )
 
 
+class ShownByMarimo:
+    """An object whose mime bundle marimo shows, too."""
+
+    def _display_(self) -> Any:
+        from nbprof.display.marimo import frame
+
+        bundle = self._repr_mimebundle_()
+        data = bundle[0] if isinstance(bundle, tuple) else bundle
+        return frame(data["text/html"])
+
+    def _repr_mimebundle_(self, **_: Any) -> Any:
+        raise NotImplementedError
+
+
 class View(Helped):
     """One view of a profile: its frame, its Bokeh figure and its widget. In a notebook it displays
     as the dashboard at that tab.

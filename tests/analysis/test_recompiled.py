@@ -42,9 +42,9 @@ def test_time_and_steps():
     )
     assert result.steps == 2
     assert result.ms == pytest.approx(6 / 10)
-    assert result.most.times == 3
-    assert result.most.why == "x is f32[6,4] and was f32[5,4]"
-    assert (result.most.function, result.most.where) == ("step", "train.py:7")
+    assert result.costliest.times == 3
+    assert result.costliest.why == "x is f32[6,4] and was f32[5,4]"
+    assert (result.costliest.function, result.costliest.where) == ("step", "train.py:7")
 
 
 def test_only_what_was_compiled_again():
@@ -72,8 +72,8 @@ def test_the_group_with_most_time():
         compilation(2, value, "torch", after="4", function="other"),
         compilation(3, value, "torch", after="5", function="other"),
     )
-    assert (result.most.function, result.most.kind) == ("other", "python_value")
-    assert (result.most.times, result.most.framework) == (2, "torch")
+    assert (result.costliest.function, result.costliest.kind) == ("other", "python_value")
+    assert (result.costliest.times, result.costliest.framework) == (2, "torch")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_sizes_to_pad_to(lengths, sizes):
         compilation(step, shape(f"{before},64", f"{after},64"))
         for step, (before, after) in enumerate(itertools.pairwise(lengths))
     ]
-    assert found(*rows).most.sizes == sizes
+    assert found(*rows).costliest.sizes == sizes
 
 
 def advice(kind, framework="JAX", steps=4, ms=5.0, goes_on=True, sizes=(), **asked):
@@ -150,7 +150,7 @@ def test_two_dimensions_that_vary_are_not_padded():
         compilation(step, shape("{},{}".format(*sizes[step]), "{},{}".format(*sizes[step + 1])))
         for step in range(4)
     ]
-    assert found(*rows).most.sizes == ()
+    assert found(*rows).costliest.sizes == ()
 
 
 def test_functions_that_are_traced_again_state_the_cause():

@@ -9,6 +9,7 @@ from nbprof.analysis.compiles.again import Group
 from nbprof.analysis.rule import Found, Threshold
 from nbprof.core.units import listed
 from nbprof.display import wording
+from nbprof.frameworks.register import JAX, PYTORCH, TENSORFLOW
 
 _JAX_ONCE = (
     "+update = jax.jit(step)  # once, before the loop\n"
@@ -59,17 +60,17 @@ _TF_SHAPE = (
 )
 _TF_VALUE = "-train_step(x, lr)  # traces for each value\n+train_step(x, tf.constant(lr))"
 _EDITS = {
-    ("jax", causes.SHAPE): _JAX_SHAPE,
-    ("jax", causes.PYTHON_VALUE): _JAX_VALUE,
-    ("jax", causes.WEAK_TYPE): _JAX_WEAK,
-    ("jax", causes.DTYPE): _JAX_DTYPE,
-    ("jax", causes.NEW_FUNCTION): _JAX_ONCE,
-    ("torch", causes.SHAPE): _TORCH_SHAPE,
-    ("torch", causes.PYTHON_VALUE): _TORCH_VALUE,
-    ("torch", causes.NEW_FUNCTION): _TORCH_ONCE,
-    ("tensorflow", causes.SHAPE): _TF_SHAPE,
-    ("tensorflow", causes.PYTHON_VALUE): _TF_VALUE,
-    ("tensorflow", causes.NEW_FUNCTION): _TF_ONCE,
+    (JAX.name, causes.SHAPE): _JAX_SHAPE,
+    (JAX.name, causes.PYTHON_VALUE): _JAX_VALUE,
+    (JAX.name, causes.WEAK_TYPE): _JAX_WEAK,
+    (JAX.name, causes.DTYPE): _JAX_DTYPE,
+    (JAX.name, causes.NEW_FUNCTION): _JAX_ONCE,
+    (PYTORCH.name, causes.SHAPE): _TORCH_SHAPE,
+    (PYTORCH.name, causes.PYTHON_VALUE): _TORCH_VALUE,
+    (PYTORCH.name, causes.NEW_FUNCTION): _TORCH_ONCE,
+    (TENSORFLOW.name, causes.SHAPE): _TF_SHAPE,
+    (TENSORFLOW.name, causes.PYTHON_VALUE): _TF_VALUE,
+    (TENSORFLOW.name, causes.NEW_FUNCTION): _TF_ONCE,
 }
 """The edit by framework and cause; a cause without one is met where the value comes from."""
 _TITLES = {
@@ -92,7 +93,7 @@ def finding(facts: Facts, limit: Threshold) -> Found | None:
     again, step_ms = facts.evidence.compiled_again, facts.mean["step_time"]
     if again is None or not step_ms > 0:
         return None
-    if again.most.framework == "tensorflow" and len(
+    if again.costliest.framework == TENSORFLOW.name and len(
         retraced(facts.overview["tf_functions"], EXPENSIVE_FUNCTION)
     ):
         # The rule on functions that are traced again states the cause.
@@ -104,14 +105,14 @@ def finding(facts: Facts, limit: Threshold) -> Found | None:
         return None
     text = (
         f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) is spent compiling"
-        f" again. {why(again.most)}"
+        f" again. {why(again.costliest)}"
     )
     return Found(
         text,
         severity=limit.severity(share),
         gain_ms=time,
-        title=_TITLES.get(again.most.kind, _OTHERWISE),
-        fix=edit(again.most),
+        title=_TITLES.get(again.costliest.kind, _OTHERWISE),
+        fix=edit(again.costliest),
         recording_cost=0.0,
     )
 

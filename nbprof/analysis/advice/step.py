@@ -72,6 +72,7 @@ from nbprof.analysis.rule import (
 )
 from nbprof.dialects import device_peaks
 from nbprof.display import wording
+from nbprof.frameworks import register as frameworks
 
 # Kernels that prepare the inputs of a matrix product or move its output, but do not compute it.
 _NO_PRODUCT = re.compile(
@@ -498,12 +499,12 @@ def _functions(facts: Facts, limit: Threshold) -> Found | None:
         text += f" **{len(worst) - 1}** more as well."
     severity = limit.severity(100 * time / facts.mean["step_time"])
     again = facts.evidence.compiled_again
-    if again is not None and again.most.framework == "tensorflow":
+    if again is not None and again.costliest.framework == frameworks.TENSORFLOW.name:
         # Late: few profiles need it.
         from nbprof.analysis.advice import recompiled
 
-        text += f" {recompiled.why(again.most)}"
-        return Found(text, severity=severity, gain_ms=time, fix=recompiled.edit(again.most))
+        text += f" {recompiled.why(again.costliest)}"
+        return Found(text, severity=severity, gain_ms=time, fix=recompiled.edit(again.costliest))
     return Found(text, severity=severity, gain_ms=time)
 
 

@@ -61,14 +61,14 @@ class Again(NamedTuple):
         Time of these compilations, per step that averages include.
     goes_on : bool
         False if all of it had ended by the end of the recording, and the cell went on.
-    most : Group
+    costliest : Group
         The group with most time.
     """
 
     steps: int
     ms: float
     goes_on: bool
-    most: Group
+    costliest: Group
 
 
 def find(

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from nbprof.core import compile_times
 from nbprof.core.compile_times import Compilation
+from nbprof.frameworks.register import JAX, TENSORFLOW
 
 FIRST_CALL, UNKNOWN = "first_call", "unknown"
 SHAPE, DTYPE, WEAK_TYPE, STRIDE = "shape", "dtype", "weak_type", "stride"
@@ -105,9 +106,9 @@ def cause_of(compilation: Compilation, breaks: Sequence[str] = ()) -> Cause:
         return _after_break(compilation, resumed["line"], breaks)
     if not again:
         return _OF_STATE.get(compilation.state, _UNKNOWN)
-    if compilation.framework == "tensorflow":
+    if compilation.framework == TENSORFLOW.name:
         return of_types(compilation.argument, compilation.before, compilation.after)
-    if compilation.framework == "jax":
+    if compilation.framework == JAX.name:
         return of_cache_miss(compilation.reason)
     return of_guard(compilation.reason, compilation.after)
 

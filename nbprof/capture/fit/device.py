@@ -66,10 +66,10 @@ class Device:
             return _running_gpu(name)
         capacity = device_peaks.capacity_bytes(name)
         if capacity is None:
-            known = ", ".join(device_peaks.SHORT_NAMES)
+            choices = ", ".join(device_peaks.SHORT_NAMES)
             raise NbprofError(
                 f"the memory of a device {name!r} is unknown; pass its bytes, such as 24 * 2**30,"
-                f" or one of {known}"
+                f" or one of {choices}"
             )
         return cls(name, capacity, has_context=True)
 

@@ -82,15 +82,15 @@ class Copies(TorchFunctionMode):  # type: ignore[misc]
             return self._fake(args[0])
         return func(*args, **(kwargs or {}))
 
-    def _of_module(self, tensor: Any, place: str) -> Any:
+    def _of_module(self, tensor: Any, label: str) -> Any:
         if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
             raise NbprofError(
-                f"{place} has no shape yet: lazy modules get it from their first batch, so call the"
+                f"{label} has no shape yet: lazy modules get it from their first batch, so call the"
                 " model once, on a small batch"
             )
         if type(tensor) not in _PLAIN:
             raise NbprofError(
-                f"{place} is a {type(tensor).__name__}, whose memory is not predicted; use the"
+                f"{label} is a {type(tensor).__name__}, whose memory is not predicted; use the"
                 " model before it is sharded or quantized"
             )
         fake = self._fake(tensor)

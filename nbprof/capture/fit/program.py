@@ -351,9 +351,9 @@ def _built(factory: Callable[..., Any], model: Any, mode: FakeTensorMode) -> Any
 
 
 def _check_parameters(optimizer: Any, model: Any) -> None:
-    own = {id(parameter) for parameter in model.parameters()}
+    parameters = {id(parameter) for parameter in model.parameters()}
     updated = {id(each) for group in optimizer.param_groups for each in group["params"]}
-    if not own & updated:
+    if not parameters & updated:
         raise NbprofError(
             "the optimizer has no parameter of this model; build it with model.parameters()"
         )
@@ -437,26 +437,26 @@ def _restored_settings() -> Iterator[None]:
 
 
 def _explained(error: Exception) -> NbprofError:
-    place = _place(error.__traceback__)
+    prefix = _line_of(error.__traceback__)
     if isinstance(error, UnsupportedOperatorException):
         return NbprofError(
-            f"{place}the op {error.func} has no implementation for tensors without data; register"
+            f"{prefix}the op {error.func} has no implementation for tensors without data; register"
             " one with torch.library.register_fake"
         )
     if isinstance(error, DataDependentOutputException | DynamicOutputShapeException):
         return NbprofError(
-            f"{place}the step depends on the values of a tensor (op {error.func}), which a"
+            f"{prefix}the step depends on the values of a tensor (op {error.func}), which a"
             " prediction does not have; leave out .item(), nonzero() and branches on values, or"
             " measure a step with nbprof.profile()"
         )
     text = str(error).strip().split("\n")[0].rstrip(".")
     return NbprofError(
-        f"{place}the step cannot be traced: {type(error).__name__}: {text}. It must run as it is on"
-        " a batch of these shapes and types"
+        f"{prefix}the step cannot be traced: {type(error).__name__}: {text}. It must run as it is"
+        " on a batch of these shapes and types"
     )
 
 
-def _place(trace: TracebackType | None) -> str:
+def _line_of(trace: TracebackType | None) -> str:
     """The last line that is of neither PyTorch nor nbprof, before a message."""
     for frame in reversed(traceback.extract_tb(trace)):
         path = Path(frame.filename)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nbprof.core.errors import NbprofError
-from nbprof.display.marimo import ShownByMarimo
-from nbprof.tools.accessor import Helped, View, accessor
+from nbprof.tools.accessor import Helped, ShownByMarimo, View, accessor
 from nbprof.tools.plot import displayed
 
 if TYPE_CHECKING:

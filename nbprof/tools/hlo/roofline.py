@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nbprof.analysis import roofline
-from nbprof.display.marimo import ShownByMarimo
-from nbprof.tools.accessor import Framed
+from nbprof.tools.accessor import Framed, ShownByMarimo
 from nbprof.tools.plot import displayed
 
 if TYPE_CHECKING:

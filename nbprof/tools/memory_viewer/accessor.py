@@ -12,10 +12,9 @@ import pandas as pd
 from nbprof.analysis.memory import modules as memory_modules
 from nbprof.analysis.memory import viewer as memory_viewer
 from nbprof.core.errors import NbprofError, ReadError
-from nbprof.display.marimo import ShownByMarimo
 from nbprof.hlo import buffers as hlo_buffers
 from nbprof.hlo.hlo import Program
-from nbprof.tools.accessor import View
+from nbprof.tools.accessor import ShownByMarimo, View
 from nbprof.tools.plot import displayed
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from nbprof.display.marimo import ShownByMarimo, frame
+from nbprof.tools.accessor import ShownByMarimo
 
 if TYPE_CHECKING:
     from nbprof.tools.accessor import Shown
@@ -61,6 +61,8 @@ class Advice(pd.DataFrame):
     def _display_(self) -> Any:
         if self._profile is None:
             return pd.DataFrame(self)
+        from nbprof.display.marimo import frame
+
         return frame(self._repr_mimebundle_()[0]["text/html"])
 
     def _repr_mimebundle_(self, **_: Any) -> Any:
