@@ -87,7 +87,7 @@ def host(parts, used=8.0, cpu=SPLIT, **more):
 
 def compiled_again(ms):
     group = Group("tensorflow", "step", "train.py:7", "shape", "x", "x is 3 and was 2", 4)
-    return Again(4, ms, True, group)
+    return Again(4, ms, True, group, ms)
 
 
 def pool(percent):

@@ -76,6 +76,24 @@ def test_the_group_with_most_time():
     assert (result.costliest.times, result.costliest.framework) == (2, "torch")
 
 
+def test_the_cause_of_the_steps_that_count():
+    """A remedy is for one kind of cause, whichever functions have it, and not for warm-up."""
+    result = found(
+        compilation(-5, shape("3", "4"), ms=30),
+        compilation(1, shape("3", "4"), ms=2),
+        compilation(2, "never seen function", state="redefined", function="f", ms=2),
+        compilation(4, "never seen function", state="redefined", function="g", ms=1.5),
+    )
+    assert result.ms == pytest.approx(5.5 / 10)
+    assert result.of_cause_ms == pytest.approx(3.5 / 10)
+    assert (result.costliest.function, result.costliest.kind) == ("f", "redefined")
+    finding = advice("shape", of_cause_ms=2.0).loc["compile"]
+    assert (
+        "**5.00 ms**) is spent compiling again, **2.00 ms** of it for one cause."
+        in finding["evidence"]
+    )
+
+
 @pytest.mark.parametrize(
     ("lengths", "sizes"),
     [
@@ -94,10 +112,12 @@ def test_sizes_to_pad_to(lengths, sizes):
     assert found(*rows).costliest.sizes == sizes
 
 
-def advice(kind, framework="JAX", steps=4, ms=5.0, goes_on=True, sizes=(), **asked):
+def advice(
+    kind, framework="JAX", steps=4, ms=5.0, goes_on=True, sizes=(), of_cause_ms=None, **asked
+):
     name = {"JAX": "jax", "PyTorch": "torch", "TensorFlow": "tensorflow"}[framework]
     group = again.Group(name, "step", "train.py:7", kind, "x", "x is 3 and was 2", 4, sizes)
-    known = again.Again(steps, ms, goes_on, group)
+    known = again.Again(steps, ms, goes_on, group, ms if of_cause_ms is None else of_cause_ms)
     return advised(framework=framework, evidence=Evidence(compiled_again=known), **asked)
 
 
@@ -155,7 +175,7 @@ def test_two_dimensions_that_vary_are_not_padded():
 
 def test_functions_that_are_traced_again_state_the_cause():
     group = again.Group("tensorflow", "step", "train.py:7", "python_value", "n", "n is 3", 4)
-    known = again.Again(4, 5.0, True, group)
+    known = again.Again(4, 5.0, True, group, 5.0)
     findings = advised(**traced(20.0, 3.0), evidence=Evidence(compiled_again=known))
     finding = findings.loc["tf_function"]
     assert "compiled again **4 times** in the cell" in finding["evidence"]

@@ -86,6 +86,8 @@ _TITLES = {
     causes.NEW_FUNCTION: "Compile the function once, outside of the loop",
 }
 _OTHERWISE = "Compile once"
+_MOST = 0.95
+"""A cause with this part of the time stands for all of it."""
 
 
 def finding(facts: Facts, limit: Threshold) -> Found | None:
@@ -105,12 +107,15 @@ def finding(facts: Facts, limit: Threshold) -> Found | None:
         return None
     text = (
         f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) is spent compiling"
-        f" again. {why(again.costliest)}"
+        f" again"
     )
+    if again.of_cause_ms < _MOST * time:
+        text += f", **{wording.millis(again.of_cause_ms)}** of it for one cause"
+    text += f". {why(again.costliest)}"
     return Found(
         text,
         severity=limit.severity(share),
-        gain_ms=time,
+        gain_ms=again.of_cause_ms,
         title=_TITLES.get(again.costliest.kind, _OTHERWISE),
         fix=edit(again.costliest),
         recording_cost=0.0,

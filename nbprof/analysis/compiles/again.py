@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from nbprof.analysis.compiles import causes, table
 from nbprof.analysis.compiles.causes import Cause
@@ -62,13 +63,16 @@ class Again(NamedTuple):
     goes_on : bool
         False if all of it had ended by the end of the recording, and the cell went on.
     costliest : Group
-        The group with most time.
+        The function with most time of the kind of cause with most time, in these steps.
+    of_cause_ms : float
+        The part of `ms` of this kind of cause, which one remedy is for.
     """
 
     steps: int
     ms: float
     goes_on: bool
     costliest: Group
+    of_cause_ms: float
 
 
 def find(
@@ -98,8 +102,12 @@ def find(
         return None
     begin = np.array([row.start_ns for row, _ in again], np.int64)
     until = begin + np.array([row.duration_ns for row, _ in again], np.int64)
-    compiling = Intervals.union(begin, until)
-    waited = compiling.intersection(Intervals.union(start, end)).total()
+    included = Intervals.union(start, end)
+
+    def waited_ms(rows: npt.NDArray[np.bool_]) -> float:
+        compiling = Intervals.union(begin[rows], until[rows])
+        return compiling.intersection(included).total() / _MS / len(start)
+
     steps = [
         index
         for index in range(len(start))
@@ -108,15 +116,23 @@ def find(
     if not steps:
         return None
     goes_on = not ended_before or bool((begin > end.max()).any())
-    return Again(len(steps), waited / _MS / len(start), goes_on, _largest(again, cells))
+    # One kind has one remedy, whichever functions it concerns.
+    kinds = np.array([cause.kind for _, cause in again], object)
+    times = {kind: waited_ms(kinds == kind) for kind in dict.fromkeys(kinds.tolist())}
+    kind = max(times, key=times.__getitem__)
+    number: dict[tuple[str, str, int], int] = {}
+    of_function = np.array(
+        [number.setdefault((row.function, row.file, row.line), len(number)) for row, _ in again]
+    )
+    of_kind = np.unique(of_function[kinds == kind]).tolist()
+    largest = max(of_kind, key=lambda each: waited_ms((of_function == each) & (kinds == kind)))
+    rows = np.flatnonzero((of_function == largest) & (kinds == kind)).tolist()
+    costliest = _group([again[row] for row in rows], cells)
+    return Again(len(steps), waited_ms(kinds == kinds), goes_on, costliest, times[kind])
 
 
-def _largest(again: Sequence[tuple[Compilation, Cause]], cells: Mapping[str, int]) -> Group:
-    """The function and kind of cause with most time."""
-    groups: dict[tuple[str, str, int, str], list[tuple[Compilation, Cause]]] = {}
-    for row, cause in again:
-        groups.setdefault((row.function, row.file, row.line, cause.kind), []).append((row, cause))
-    rows = max(groups.values(), key=lambda each: sum(row.duration_ns for row, _ in each))
+def _group(rows: Sequence[tuple[Compilation, Cause]], cells: Mapping[str, int]) -> Group:
+    """Compilations of one function for one kind of cause."""
     longest, cause = max(rows, key=lambda each: each[0].duration_ns)
     return Group(
         longest.framework,
