@@ -170,7 +170,9 @@ class Session:
             actions[PY_DATASETS] = self._py_datasets_are_here
             actions |= dict.fromkeys(NPU_MODULES, self._npu_is_here)
             actions |= dict.fromkeys(pools.MODULES, self._pools_are_here)
-            self._compiles = Compiles(lambda: self.clock.current_step)
+            clock = self.clock
+            # Not of the session, which would refer to itself and outlive its last use.
+            self._compiles = Compiles(lambda: clock.current_step)
             actions |= dict.fromkeys(compiles.MODULES, self._compiler_is_here)
             self._watch = ImportWatch(actions)
             self._watch.install()

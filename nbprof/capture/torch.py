@@ -168,8 +168,7 @@ class TorchBackend:
             self._steps.recorded_thread = self._thread
             self._steps.recording_began()
         if getattr(self._profile, "profile_memory", False):
-            self._tensors = KnownTensors(self._torch)
-            self._tensors.begin()
+            self._note_tensors(KnownTensors(self._torch))
         if options.memory:
             self._history = AllocatorHistory.begin(self._torch, stacks=options.stacks)
         return notes.gpu_not_recorded(lines) or self._devices(self._torch.profiler)
@@ -178,9 +177,7 @@ class TorchBackend:
         """End a recording that did not begin as it should: it would prevent the next one."""
         profile, self._profile = self._profile, None
         threads, self._threads = self._threads, None
-        tensors, self._tensors = self._tensors, None
-        if tensors is not None:
-            tensors.cancel()
+        self._note_tensors(None)
         self._hide(False)
         with contextlib.suppress(Exception):
             profile.stop()
@@ -250,9 +247,8 @@ class TorchBackend:
         profile, self._profile = self._profile, None
         self._hide(False)
         history, self._history = self._history, None
-        tensors, self._tensors = self._tensors, None
-        if tensors is not None:
-            tensors.cancel()
+        tensors = self._tensors
+        self._note_tensors(None)
         threads, self._threads = self._threads, None
         if threads is not None:
             self._unseen += [name for name in threads.stop() if name not in self._unseen]
@@ -354,11 +350,18 @@ class TorchBackend:
         self._hide(self._profile is not None and self._frames)
         self._steps = steps = OptimizerSteps(clock)
         steps.recorded_thread = self._thread
+        steps.tensors = self._tensors
         if self._npu is not None:
             steps.other_thread = notes.npu_optimizer_thread_not_recorded()
         patches.on_restore(steps.hook(self._torch, patches).remove)
         self._hook_profilers(patches, give_way)
         steps.begin()
+
+    def _note_tensors(self, tensors: KnownTensors | None) -> None:
+        """From here on, have the tensors of optimizers noted, or no more."""
+        self._tensors = tensors
+        if self._steps is not None:
+            self._steps.tensors = tensors
 
     def _hook_npu(self, patches: Patches, give_way: Callable[[], None]) -> None:
         """Give way to the user's own profiler of ``torch_npu``."""

@@ -21,6 +21,7 @@ from nbprof.capture import notes
 from nbprof.capture.clock import StepClock
 from nbprof.capture.patches import Patches
 from nbprof.capture.torch_passes import CallSite, Pass, Passes, Visit
+from nbprof.capture.torch_tensors import KnownTensors
 from nbprof.core import remedies
 from nbprof.core.receipt import Note, info
 
@@ -154,6 +155,10 @@ class OptimizerSteps:
         """`threading.get_ident()` of the only thread that is recorded; 0 if all are."""
         self.other_thread = notes.optimizer_thread_not_recorded()
         """The note if `elsewhere` is true."""
+        self.tensors: KnownTensors | None = None
+        """Told of each step before it ends, while a recording runs. A hook of its own could not
+        come and go in the hook of a step, where recordings begin and end.
+        """
         self._clock = clock
         self._lock = threading.RLock()
         self._boundary_ns = 0
@@ -423,6 +428,9 @@ class OptimizerSteps:
         )
 
         def stepped(optimizer: Any, *_: Any) -> None:
+            tensors = self.tensors
+            if tensors is not None:
+                tensors.stepped(optimizer)
             self._safely(lambda: self.stepped(optimizer))
 
         handle = register_optimizer_step_post_hook(stepped)

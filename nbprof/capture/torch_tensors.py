@@ -33,41 +33,26 @@ class KnownTensors:
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
-        self._hook: Any = None
         self._sets: dict[tuple[_Storage, ...], int] = {}
         self._seen: list[tuple[int, int]] = []
         self._left = _MOST_GRADIENTS
         self._steps: dict[int, int] = {}
         """Steps of each optimizer so far, by its identity."""
 
-    def begin(self) -> None:
-        """From here on, note the gradients at the end of the 1st, 2nd, 4th, 8th … step of each
-        optimizer: a thousand of them take some milliseconds.
+    def stepped(self, optimizer: Any) -> None:
+        """Note the gradients at the end of the 1st, 2nd, 4th, 8th … step of each optimizer: a
+        thousand of them take some milliseconds. Never raises.
         """
-        from torch.optim.optimizer import (  # type: ignore[import-not-objects,unused-ignore]
-            register_optimizer_step_post_hook,
-        )
-
-        def stepped(optimizer: Any, *_: Any) -> None:
-            # A part of an optimizer that cannot be read leaves its gradients unknown.
-            try:
-                steps = self._steps[id(optimizer)] = self._steps.get(id(optimizer), 0) + 1
-                if not steps & (steps - 1):
-                    self._note([optimizer])
-            except Exception:
-                self._left = 0
-
-        self._hook = register_optimizer_step_post_hook(stepped)
-
-    def cancel(self) -> None:
-        """Note no more gradients."""
-        hook, self._hook = self._hook, None
-        if hook is not None:
-            hook.remove()
+        # A part of an optimizer that cannot be read leaves its gradients unknown.
+        try:
+            steps = self._steps[id(optimizer)] = self._steps.get(id(optimizer), 0) + 1
+            if not steps & (steps - 1):
+                self._note([optimizer])
+        except Exception:
+            self._left = 0
 
     def end(self) -> str:
         """The addresses, as JSON for the trace (`nbprof.core.memory_roles.TENSORS`)."""
-        self.cancel()
         modules, optimizers = _live(self._torch)
         self._left = _MOST_GRADIENTS
         self._note(optimizers, modules)

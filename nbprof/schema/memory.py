@@ -78,7 +78,7 @@ SCHEMA: dict[str, list[Col]] = {
     "memory.roles": [
         text("memory_id", "Memory", "Name of the allocator."),
         text("role", "Role", "What the memory is used for; unknown where nothing proves it."),
-        size("bytes", "Bytes", "Memory of this role at the peak."),
+        size("bytes", "In use", "Memory of this role at the peak."),
         percent("percent", "% in use", "Share of the bytes in use; none of memory not in use."),
         count(
             "blocks",

@@ -34,6 +34,7 @@ OF_EVENTS = (
         "device_time.critical_path_pieces",
         "kernels.graph_nodes",
         "lines.frame",
+        "memory.roles_over_time",
         "memory.timeline",
         "tf_data.call",
     ),

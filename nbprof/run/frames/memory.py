@@ -156,8 +156,15 @@ class MemoryFrames(StepFrames):
 
     @property
     def memory_roles_over_time(self) -> pd.DataFrame:
-        """Memory by role over time, of the allocators in `memory_drawn`."""
+        """Memory by role over time, of all allocators."""
+        return self._memory_roles.over_time
+
+    @property
+    def memory_roles_drawn(self) -> pd.DataFrame:
+        """The same of the allocators in `memory_drawn`."""
+        if self.parts is None or self.memory_largest is None:
+            return self.memory_roles_over_time
         rows = self._memory_roles_of_largest
-        if self.parts is None or self.memory_largest is None or len(self.hosts) == 1:
+        if len(self.hosts) == 1:
             return rows
         return rows.assign(memory_id=f"{self.memory_largest} " + rows["memory_id"])

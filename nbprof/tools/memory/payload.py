@@ -194,7 +194,7 @@ def _roles(run: Run, peak: pd.DataFrame, memory_id: object, events: pd.DataFrame
     percent = peak["percent"][~peak["role"].isin([UNKNOWN, RESERVED])].sum()
     if percent < LEAST_KNOWN:
         return None
-    rows = of_id(run.memory_roles_over_time, memory_id)
+    rows = of_id(run.memory_roles_drawn, memory_id)
     if not np.array_equal(rows["time_ms"].to_numpy(), events["time_ms"].to_numpy()):
         return None
     series = []
