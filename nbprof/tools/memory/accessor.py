@@ -117,7 +117,7 @@ class Memory(View):
     def roles_over_time(self) -> pd.DataFrame:
         """Bytes of each role at no more than 1,000 moments of each allocator, the peak among them.
 
-        Of hosts that are read separately, those of the host with the highest peak.
+        As `timeline`, it is in the events of each host: of many, ask `p.rank(0).memory`.
         """
         rows: pd.DataFrame = self._profile.run.memory_roles_over_time
         return rows.copy()
