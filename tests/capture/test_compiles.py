@@ -87,7 +87,8 @@ def test_nothing_is_printed(found):
     """Neither explanations of JAX nor anything of ours reaches the person."""
     _, done = found
     assert "CACHE MISS" not in done.stderr + done.stdout
-    assert "nbprof" not in done.stderr
+    # A warning of a library may have a path with this word.
+    assert "nbprof:" not in done.stderr
 
 
 GIVEN_BACK = {

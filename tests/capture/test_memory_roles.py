@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import nbprof
+from nbprof.capture import torch_tensors
 from nbprof.core.memory_roles import TENSORS
 from nbprof.profiles.load import load
 
@@ -18,6 +19,25 @@ BATCH, INPUTS, HIDDEN, CLASSES = 128, 64, 256, 10
 WEIGHTS = (INPUTS * HIDDEN, HIDDEN, HIDDEN * CLASSES, CLASSES)
 PARAMETERS = 4 * sum(WEIGHTS)
 STEPS = 4
+
+
+@pytest.fixture(autouse=True)
+def of_this_test_alone(monkeypatch, torch):
+    """Models that other tests of this process have left are not those of the program."""
+    found = torch_tensors._live
+    others = found(torch)
+    known = {id(each) for part in others for each in part}
+
+    def live(torch):
+        modules, optimizers = found(torch)
+        return (
+            [each for each in modules if id(each) not in known],
+            [each for each in optimizers if id(each) not in known],
+        )
+
+    monkeypatch.setattr(torch_tensors, "_live", live)
+    yield
+    del others
 
 
 @pytest.fixture
