@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import json
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -100,6 +101,9 @@ class KnownTensors:
         try:
             # A DTensor is the part of it that is here.
             local = getattr(tensor, "_local_tensor", tensor)
+            if isinstance(local, _fake()):
+                # PyTorch warns where the address of one is read.
+                return None
             memory, device = local.untyped_storage(), local.device
             address, size = memory.data_ptr(), memory.nbytes()
             # Memory of NumPy, of a file or of several processes is not the allocator's.
@@ -110,6 +114,11 @@ class KnownTensors:
         if not address or not size or not owned:
             return None
         return device.type, device.index or 0, address, size
+
+
+def _fake() -> Any:
+    """The class of tensors without memory, as `nbprof.fits` and compilers use them."""
+    return getattr(sys.modules.get("torch._subclasses.fake_tensor"), "FakeTensor", ())
 
 
 def _live(torch: Any) -> tuple[list[Any], list[Any]]:

@@ -253,6 +253,19 @@ def test_memory_that_is_not_the_allocators_is_left_out(torch, record, profile):
     assert p.memory.roles_over_time["parameters_bytes"].max() == 4 * 4
 
 
+def test_tensors_without_memory_are_left_out(torch, record, profile, recwarn):
+    """Such as `nbprof.fits` leaves; PyTorch warns where their address is read."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        without = torch.nn.Linear(64, 64)
+    model = torch.nn.Linear(16, 4)
+    p = profile(record(lambda: model(torch.ones(8, 16)).sum().backward()))
+    assert p.memory.roles_over_time["parameters_bytes"].max() == 4 * (16 * 4 + 4)
+    assert not any("FakeTensor" in str(warning.message) for warning in recwarn)
+    assert without.weight.nbytes
+
+
 def test_nothing_is_kept_alive(mlp, record):
     models = []
 

@@ -357,13 +357,13 @@ class Source:
         pieces = [Piece((first, 0), (first, 0), f"{indent}{header}\n{_INDENT}")]
         for row in range(first + 1, self._end(statement)[0] + 1):
             pieces.append(Piece((row, 0), (row, 0), _INDENT))
-        place = statement.lineno, statement.col_offset
+        position = statement.lineno, statement.col_offset
 
         def change(copied: Any) -> None:
             for block in _blocks(copied):
                 for index, each in enumerate(block):
                     is_new = getattr(each, "is_new", False)
-                    if (each.lineno, each.col_offset) == place and not is_new:
+                    if (each.lineno, each.col_offset) == position and not is_new:
                         outer: Any = ast.parse(f"{header}\n pass").body[0]
                         outer.body = [each]
                         block[index] = outer
