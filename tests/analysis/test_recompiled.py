@@ -47,6 +47,21 @@ def test_time_and_steps():
     assert (result.costliest.function, result.costliest.where) == ("step", "train.py:7")
 
 
+def test_all_compilations_of_some_steps_are_the_first_ones():
+    def are_first(*rows, **facts):
+        return again.are_first(Compilations(rows, **facts), START, END)
+
+    first = compilation(2, state="first")
+    assert are_first(first, compilation(3, state="first", function="other"))
+    # After the steps it may be anything.
+    assert are_first(first, compilation(30, shape("3,4", "5,4")))
+    assert not are_first(first, compilation(4, shape("3,4", "5,4")))
+    assert not are_first(first, compilation(4, state=""))
+    assert not are_first(first, left_out=1)
+    assert not are_first(compilation(30, state="first"))
+    assert not are_first()
+
+
 def test_only_what_was_compiled_again():
     assert found() is None
     assert found(compilation(2, state="first"), compilation(3, state="")) is None
@@ -119,6 +134,13 @@ def advice(
     group = again.Group(name, "step", "train.py:7", kind, "x", "x is 3 and was 2", 4, sizes)
     known = again.Again(steps, ms, goes_on, group, ms if of_cause_ms is None else of_cause_ms)
     return advised(framework=framework, evidence=Evidence(compiled_again=known), **asked)
+
+
+def test_first_compilations_are_no_finding():
+    """A program that a cell defines and calls for the first time is compiled once already."""
+    asked = {"framework": "JAX", "parts": {"compile": 20.0}}
+    assert "compile" in advised(**asked).index
+    assert "compile" not in advised(**asked, evidence=Evidence(compiled_first=True)).index
 
 
 @pytest.mark.parametrize(

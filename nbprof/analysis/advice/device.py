@@ -382,6 +382,8 @@ def _compile(facts: Facts, limit: Threshold) -> Found | None:
         known = recompiled.finding(facts, limit)
         if known is not None:
             return known
+    if facts.evidence.compiled_first:
+        return None
     share, time = facts.percent.get("compile", 0.0), facts.mean.get("compile", 0.0)
     # A single step that compiles may be the first one to evaluate, or the last batch: shapes need
     # not change.

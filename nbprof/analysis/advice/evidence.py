@@ -345,6 +345,10 @@ class Evidence:
     """Number of steps that averages use in which anything was compiled."""
     compiled_again: Piece[Again | None] = Piece(None, None)
     """What was compiled again in these steps, and why, if nbprof recorded it."""
+    compiled_first: Piece[bool] = Piece(None, False)
+    """True if nbprof recorded what is compiled in these steps, and all of it is the first
+    compilation of its function.
+    """
     tracing: Piece[int | None] = Piece(lambda s: _tracing_steps(s.activity, counted(s.steps)), None)
     """Number of these steps in which a tf.function was traced."""
     later_input_percent: Piece[float | None] = Piece(lambda s: _later_input(s.steps), None)

@@ -75,6 +75,25 @@ class Again(NamedTuple):
     of_cause_ms: float
 
 
+def are_first(recorded: Compilations, start: Int64s, end: Int64s) -> bool:
+    """Return whether each compilation in some steps is the first of its function.
+
+    False where none is in them, some are left out, or a cause is unknown.
+
+    Parameters
+    ----------
+    recorded : Compilations
+    start, end : ndarray of int64
+        The steps, in ns since 1970.
+    """
+    kinds = [
+        cause.kind
+        for row, cause in table.with_causes(recorded)
+        if ((row.start_ns < end) & (row.start_ns + row.duration_ns > start)).any()
+    ]
+    return not recorded.left_out and set(kinds) == {causes.FIRST_CALL}
+
+
 def find(
     recorded: Compilations,
     cells: Mapping[str, int],

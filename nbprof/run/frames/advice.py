@@ -158,6 +158,9 @@ class AdviceFrames(OverviewFrames, HostFrames):
             periodic=self._periodic,
             slow_unrecorded=self._slow_unrecorded,
             compiled_again=guarded("What was compiled again", self._compiled_again, lambda _: None),
+            compiled_first=guarded(
+                "What was compiled first", self._compiled_first, lambda _: False
+            ),
             slowing=guarded(
                 "The search for steps that take longer and longer",
                 self._slowing,
@@ -349,6 +352,17 @@ class AdviceFrames(OverviewFrames, HostFrames):
         return RecordedSteps(
             numbers[order], start[order] // 1000 + origin, end[order] // 1000 + origin
         )
+
+    def _compiled_first(self) -> bool:
+        """Whether all that is compiled in the steps that averages include is so for the first
+        time.
+        """
+        if not self.compilations.rows or self.capture is None:
+            return False
+        from nbprof.analysis.compiles import again
+
+        known = self._times_of(steps.counted(self.steps))
+        return known is not None and again.are_first(self.compilations, known.start, known.end)
 
     def _compiled_again(self) -> Again | None:
         """Compilations in the steps that averages include, of functions compiled before."""
