@@ -32,6 +32,8 @@ class Roots:
     folders : sequence of path
     allow_urls : bool
         Allow URLs of web servers and object stores, too.
+    elsewhere : str
+        What to do about a path outside of the folders, as a sentence.
 
     Raises
     ------
@@ -39,7 +41,14 @@ class Roots:
         One of the folders does not exist.
     """
 
-    def __init__(self, folders: Sequence[str | Path], *, allow_urls: bool = False) -> None:
+    def __init__(
+        self,
+        folders: Sequence[str | Path],
+        *,
+        allow_urls: bool = False,
+        elsewhere: str = "Ask the user to start the server with another --root.",
+    ) -> None:
+        self._elsewhere = elsewhere
         self.folders = [os.path.realpath(folder) for folder in folders]
         self.allow_urls = allow_urls
         self.confinement = Confinement(tuple(self.folders), name=self._listed())
@@ -113,8 +122,7 @@ class Roots:
         if not allowed:
             # The message does not reveal whether the path exists.
             raise ReadError(
-                f"it is not below {self._listed()}. Ask the user to start the server with another"
-                " --root.",
+                f"it is not below {self._listed()}. {self._elsewhere}",
                 path=printable(path),
             )
         return next(filter(os.path.exists, allowed), allowed[0])

@@ -69,14 +69,16 @@ def command(
     from nbprof.assistant import stdin
     from nbprof.assistant.roots import Roots
     from nbprof.assistant.server import build
+    from nbprof.assistant.tools import Tools
 
-    server = build(
+    tools = Tools(
         Roots(roots or [Path.cwd()], allow_urls=allow_urls),
         seconds=seconds,
         rows=rows,
         bytes=bytes,
         redact=redact,
     )
+    server = build(tools)
     stdin.claim()
     try:
         server.run("stdio")

@@ -12,6 +12,7 @@ from mcp import Client
 
 from nbprof.assistant.roots import Roots
 from nbprof.assistant.server import build
+from nbprof.assistant.tools import Tools
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -33,7 +34,8 @@ def asked(
     """Runs `session` with a function that calls a tool."""
 
     async def within() -> Any:
-        async with Client(build(Roots(roots or [DATA], allow_urls=allow_urls), **bounds)) as client:
+        tools = Tools(Roots(roots or [DATA], allow_urls=allow_urls), **bounds)
+        async with Client(build(tools)) as client:
 
             async def call(tool: str, **arguments: Any) -> Answer:
                 result = await client.call_tool(tool, arguments)

@@ -16,7 +16,6 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 import nbprof
 from nbprof.assistant.reader import MOST_OPEN
 from nbprof.assistant.roots import Roots
-from nbprof.assistant.server import build
 from nbprof.assistant.worker import MOST_WAITING, Worker
 from nbprof.core.errors import NbprofError
 from nbprof.display.categories import CATEGORIES
@@ -356,7 +355,7 @@ def test_without_the_sdk_a_sentence_says_what_to_install(monkeypatch):
 
 def test_a_root_that_is_not_there_is_said(tmp_path):
     with pytest.raises(NbprofError, match="no such folder"):
-        build(Roots([tmp_path / "absent"]))
+        Roots([tmp_path / "absent"])
 
 
 def test_a_client_that_has_gone_leaves_no_traceback():

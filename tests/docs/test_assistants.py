@@ -13,7 +13,8 @@ from mcp import Client
 from nbprof.assistant.answer import LONGEST_TEXT
 from nbprof.assistant.reader import MOST_OPEN
 from nbprof.assistant.roots import Roots
-from nbprof.assistant.server import BYTES, ROWS, SECONDS, build
+from nbprof.assistant.server import build
+from nbprof.assistant.tools import BYTES, ROWS, SECONDS, Tools
 from nbprof.assistant.worker import MOST_WAITING
 from nbprof.cli.mcp import command
 from nbprof.profiles.load import read
@@ -30,7 +31,7 @@ def _table(head):
 
 def test_it_lists_the_tools(tmp_path):
     async def names():
-        async with Client(build(Roots([tmp_path]))) as client:
+        async with Client(build(Tools(Roots([tmp_path])))) as client:
             return [f"`{tool.name}`" for tool in (await client.list_tools()).tools]
 
     assert [row[0] for row in _table("tool")] == asyncio.run(names())
