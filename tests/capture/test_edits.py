@@ -349,7 +349,7 @@ def test_experiments_of_pytorch_are_located(name, line, by):
     assert place.source.changed(place.edits) == TORCH.replace(line, text)
 
 
-def of_torch(text, name, **before):
+def of_torch(text, name, is_tensor=True, **before):
     """The cell with the change of an experiment, by two turns of it; empty if it is elsewhere."""
     torch = pytest.importorskip("torch")
     observed = []
@@ -364,7 +364,9 @@ def of_torch(text, name, **before):
             SimpleNamespace(
                 loaders=loaders,
                 roots=[
-                    SimpleNamespace(module=each, training=each.training, graded=True)
+                    SimpleNamespace(
+                        module=each, training=each.training, graded=True, tensor=is_tensor
+                    )
                     for each in modules
                 ],
                 names=list(namespace.items()),
@@ -426,6 +428,210 @@ def test_a_loader_of_rows_takes_whole_batches(call, expected):
         exec(text, namespace)
         batches.append(namespace["seen"])
     assert batches[0] == batches[1]
+
+
+@pytest.mark.parametrize(
+    ("loop", "expected"),
+    [
+        ("for x in data:\n    y = net(x)\n    y.sum()",
+         ('for x in data:\n    with torch.autocast("cpu", dtype=torch.bfloat16):\n'
+          "        y = net(x).float()\n    y.sum()")),
+        ("y = torch.nn.functional.mse_loss(net(data[0]), target)",
+         ('with torch.autocast("cpu", dtype=torch.bfloat16):\n'
+          "    y = torch.nn.functional.mse_loss(net(data[0]).float(), target)")),
+        ("loss = torch.nn.MSELoss()\ny = loss(net(data[0]), target)",
+         ('loss = torch.nn.MSELoss()\nwith torch.autocast("cpu", dtype=torch.bfloat16):\n'
+          "    y = loss(net(data[0]).float(), target)")),
+        # The block would change what else the statement computes.
+        ("y = torch.matmul(net(data[0]), target)", ""),
+        ("y = torch.nn.functional.mse_loss(net(data[0]), target @ target)", ""),
+        ("y = net(data[0]) @ target", ""),
+    ],
+)  # fmt: skip
+def test_a_call_in_bfloat16_is_put_into_a_block(loop, expected):
+    torch = pytest.importorskip("torch")
+    before = {
+        "net": torch.nn.Linear(2, 2),
+        "data": [torch.ones(2, 2)],
+        "target": torch.ones(2, 2),
+    }
+    changed = of_torch(f"import torch\n{loop}", "bfloat16", **before)
+    assert changed == (f"import torch\n{expected}" if expected else "")
+    if changed:
+        exec(changed, before)
+        assert before["y"].dtype == torch.float32
+
+
+def test_a_model_that_returns_several_values_is_not_put_into_a_block():
+    torch = pytest.importorskip("torch")
+    text = "import torch\ny = net(data)"
+    before = {"net": torch.nn.Linear(2, 2), "data": torch.ones(2, 2)}
+    assert of_torch(text, "bfloat16", is_tensor=False, **before) == ""
+
+
+def checkpointed(text, lines, filename="<cell>", **before):
+    """The changed cell, of the lines at which it computes activations again."""
+    pytest.importorskip("torch.utils.checkpoint")
+    namespace = dict(before)
+    exec(compile(text, "<cell>", "exec"), namespace)
+    places = {(filename, line) for line in lines}
+    observed = [SimpleNamespace(checkpoints=places, namespace=namespace)]
+    experiment = next(each for each in register.EXPERIMENTS if each.name == "no_checkpoints")
+    place = experiment.edit(Source(text, namespace, filename="<cell>"), observed)
+    return place.source.changed(place.edits) if place is not None else ""
+
+
+AGAIN = """
+import torch
+from torch.utils.checkpoint import checkpoint
+def block(x, scale=1.0):
+    return x * scale
+class Net(torch.nn.Module):
+    def forward(self, x):
+        x = {first}
+        return {second}
+y = Net()(torch.ones(2))
+""".lstrip()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("checkpoint(block, x, use_reentrant=False)", "block(x)"),
+        ("checkpoint(block, x, scale=2.0, use_reentrant=False)", "block(x, scale=2.0)"),
+        ("torch.utils.checkpoint.checkpoint(lambda x: x + 1, x, use_reentrant=False)",
+         "(lambda x: x + 1)(x)"),
+        ("checkpoint(block, *[x], use_reentrant=False)", "block(*[x])"),
+    ],
+)  # fmt: skip
+def test_checkpoints_are_left_out(before, after):
+    text = AGAIN.format(first=before, second=f"{before} + 1")
+    expected = AGAIN.format(first=after, second=f"{after} + 1")
+    assert checkpointed(text, [7, 8]) == expected
+    results = []
+    for each in (text, expected):
+        namespace = {}
+        exec(each, namespace)
+        results.append(namespace["y"].tolist())
+    assert results[0] == results[1]
+
+
+def test_checkpoints_of_a_library_or_with_unknown_options_remain():
+    call = "checkpoint(block, x, use_reentrant=False)"
+    text = AGAIN.format(first=call, second="x")
+    # Line 4 is no such call; the other file is no cell.
+    assert checkpointed(text, [7, 4]) == ""
+    assert checkpointed(text, [7], filename=__file__) == ""
+    options = "checkpoint(block, x, **dict(use_reentrant=False))"
+    assert checkpointed(AGAIN.format(first=options, second="x"), [7]) == ""
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("total = 0.0\ntotal += (x * 2).sum().item()", "total = 0.0\ntotal += (x * 2).sum().detach().clone()"),
+        ("seen = [x[0].item(),\n        x[1].item()]", "seen = [x[0].detach().clone(),\n        x[1].detach().clone()]"),
+        # Beside a call that does not say so; and one of a dictionary.
+        ("total = getattr(x[0], 'item')()", ""),
+    ],
+)  # fmt: skip
+def test_numbers_are_kept_as_tensors(lines, expected):
+    torch = pytest.importorskip("torch")
+    text = f"x = torch.ones(2)\n{lines}"
+    rows = {("<cell>", 2 + row) for row, line in enumerate(lines.split("\n")) if "item" in line}
+    observed = [SimpleNamespace(items=rows, namespace={})]
+    experiment = next(each for each in register.EXPERIMENTS if each.name == "no_item")
+    place = experiment.edit(Source(text, {"torch": torch}, filename="<cell>"), observed)
+    changed = place.source.changed(place.edits) if place is not None else ""
+    assert changed == (f"x = torch.ones(2)\n{expected}" if expected else "")
+
+
+TWO = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+rows = TensorDataset(torch.arange(8.0), {tensor})
+loader = DataLoader(rows, batch_size=2, {options})
+for index, (x, y) in enumerate(loader):
+    x = x{copy}
+    y = y.to("cpu"{more})
+    z = (x + y).to("cpu")
+""".lstrip()
+
+
+def test_a_dataset_is_moved_to_the_gpu_where_it_is_made():
+    text = TWO.format(tensor="torch.ones(8)", options="pin_memory=True", copy="", more="")
+    changed = of_torch(text, "tensors_on_device")
+    assert 'TensorDataset(torch.arange(8.0).to("cuda"), torch.ones(8).to("cuda"))' in changed
+    loader = "SequentialSampler(rows), 2, drop_last=False), batch_size=None)"
+    assert loader in changed
+    assert "pin_memory" not in changed
+    namespace = {}
+    exec(changed.replace("cuda", "cpu"), namespace)
+    assert namespace["x"].tolist() == [6.0, 7.0]
+    # What is added to a sum would be moved, and not the sum.
+    text = TWO.format(tensor="torch.ones(8) + 1", options="shuffle=True", copy="", more="")
+    assert of_torch(text, "tensors_on_device") == ""
+
+
+def test_copies_of_what_a_loader_gives_do_not_wait():
+    text = TWO.format(tensor="torch.ones(8)", options="shuffle=True", copy=".float()", more="")
+    expected = TWO.format(
+        tensor="torch.ones(8)",
+        options="shuffle=True, pin_memory=True",
+        copy=".float()",
+        more=", non_blocking=True",
+    )
+    assert of_torch(text, "asynchronous_copies") == expected
+    no_copy = text.replace('y.to("cpu")', "y * 1")
+    assert of_torch(no_copy, "asynchronous_copies") == ""
+
+
+def jitted(loop, lines):
+    """The changed cell, of the lines at which it wraps a function once more."""
+    jax = pytest.importorskip("jax")
+    text = f"import jax\ndef f(x):\n    return x + 1\ny = []\n{loop}\n"
+    namespace = {"jax": jax}
+    observed = [SimpleNamespace(wrapped_again={("<cell>", line) for line in lines})]
+    experiment = next(each for each in register.EXPERIMENTS if each.name == "jax_jit_once")
+    place = experiment.edit(Source(text, namespace, filename="<cell>"), observed)
+    if place is None:
+        return ""
+    changed = place.source.changed(place.edits)
+    results = []
+    for each in (text, changed):
+        namespace = {}
+        exec(each, namespace)
+        results.append([float(value) for value in namespace["y"]])
+    assert results[0] == results[1] != []
+    return changed.removeprefix(text[: text.index("y = []") + 7]).rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    ("loop", "line", "expected"),
+    [
+        ("for x in (1.0, 2.0):\n    y.append(jax.jit(f)(x))", 6,
+         "jitted_f = jax.jit(f)\nfor x in (1.0, 2.0):\n    y.append(jitted_f(x))"),
+        ("for x in (1.0, 2.0):\n    step = jax.jit(f, donate_argnums=(0,))  # fast\n    y += [step(x)]", 6,
+         ("step = jax.jit(f, donate_argnums=(0,))\nfor x in (1.0, 2.0):\n"
+          "    y += [step(x)]")),
+        # In a function, and above the outer one of two loops.
+        ("def run():\n    for _ in range(2):\n        for x in (1.0, 2.0):\n            y.append(jax.jit(f)(x))\nrun()", 8,
+         ("def run():\n    jitted_f = jax.jit(f)\n    for _ in range(2):\n        for x in (1.0, 2.0):\n"
+          "            y.append(jitted_f(x))\nrun()")),
+        # Another function in each round, or options that are not known before.
+        ("for f in (f, f):\n    y.append(jax.jit(f)(1.0))", 6, ""),
+        ("for n in ((), (0,)):\n    y.append(jax.jit(f, static_argnums=n)(1.0))", 6, ""),
+        ("for x in (1.0, 2.0):\n    y.append(jax.jit(lambda v: v)(x))", 6, ""),
+        # No loop around it.
+        ("def run(x):\n    return jax.jit(f)(x)\nfor x in (1.0, 2.0):\n    y.append(run(x))", 6, ""),
+    ],
+)  # fmt: skip
+def test_a_function_is_jitted_above_the_loop(loop, line, expected):
+    assert jitted(loop, [line]) == expected
+
+
+def test_a_function_that_another_line_wraps_again_remains():
+    assert jitted("for x in (1.0, 2.0):\n    y.append(jax.jit(f)(x))", [2]) == ""
 
 
 @pytest.mark.parametrize(
@@ -503,6 +709,46 @@ def test_a_cache_is_put_where_the_experiment_has_it(rest, epochs, cached):
     pytest.importorskip("tensorflow")
     changed = of_pipeline("tf_data_cache", DATA.format(rest=rest), epochs)
     assert changed == (DATA.format(rest=cached) if cached is not None else None)
+
+
+ITEMS = """
+import tensorflow as tf
+rows = tf.data.Dataset.range(8)
+data = rows{chain}
+seen = [item.numpy().tolist() for item in data]
+""".lstrip()
+
+
+@pytest.mark.parametrize(
+    ("chain", "expected"),
+    [
+        (".map(lambda x: x * 3).batch(4)", ".batch(4).map(of_batch)"),
+        (".map(lambda x: x * 3, num_parallel_calls=2).batch(4, drop_remainder=True).prefetch(1)",
+         ".batch(4, drop_remainder=True).map(of_batch, num_parallel_calls=2).prefetch(1)"),
+        # Not beside each other, or in lines of their own.
+        (".map(lambda x: x * 3).repeat(2).batch(4)", ""),
+        (".map(\n    lambda x: x * 3\n).batch(4)", ""),
+        (".map(lambda x: x * 3).batch(4).unbatch().batch(2)", ""),
+    ],
+)  # fmt: skip
+def test_a_map_is_put_behind_the_batch(chain, expected):
+    tensorflow = pytest.importorskip("tensorflow")
+    text = ITEMS.format(chain=chain)
+    changed = of_pipeline("tf_data_vectorized_map", text)
+    if not expected:
+        assert changed is None
+        return
+    function = (
+        "def of_batch(*items):\n"
+        "    return tf.vectorized_map(lambda row: (lambda x: x * 3)(*row), items)\n"
+    )
+    assert changed == ITEMS.format(chain=expected).replace("data = ", f"{function}data = ")
+    results = []
+    for each in (text, changed):
+        namespace = {"tf": tensorflow}
+        exec(each, namespace)
+        results.append(namespace["seen"])
+    assert results[0] == results[1]
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,13 @@ import random
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import nbprof
 from nbprof.capture.experiments import (
     combination,
     engine,
@@ -21,6 +23,7 @@ from nbprof.capture.experiments import (
     register,
     torch_data,
     torch_settings,
+    torch_waits,
     turn,
 )
 from nbprof.capture.experiments.observation import Observation
@@ -217,16 +220,26 @@ TORCH = {
     "cudnn_benchmark": {"evaluates": True},
     "no_checkpoints": {"checkpoints": True},
     "no_synchronize": {"synchronizes": True},
+    "no_item": {},
+    "larger_batch": {},
 }
-ON_GPU = ("tensors_on_device", "asynchronous_copies", "tf32", "cudnn_benchmark", "no_synchronize")
+ON_GPU = (
+    "tensors_on_device",
+    "asynchronous_copies",
+    "tf32",
+    "cudnn_benchmark",
+    "no_synchronize",
+    "no_item",
+)
 """Here they change a program on the CPU: what they do is undone as on a GPU."""
 
 
 @pytest.fixture
 def as_if_on_gpu(monkeypatch):
-    for module in (torch_data, torch_settings):
+    for module in (torch_data, torch_settings, torch_waits):
         monkeypatch.setattr(module, "no_gpu", lambda _: "")
-    monkeypatch.setattr(torch_data, "_DEVICE", "cpu")
+    for module in (torch_data, torch_waits):
+        monkeypatch.setattr(module, "_DEVICE", "cpu")
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (10**9, 10**9))
     # Without a GPU it raises, before and after the turns, too.
     monkeypatch.setattr(torch.cuda, "_lazy_init", lambda: None)
@@ -391,6 +404,59 @@ def test_what_needs_a_gpu_is_refused_without_one(name):
 def test_batches_of_tensors_at_once_are_the_same(name, as_if_on_gpu):
     result = tried(Torch(tensors=True).run, name)
     assert (result.equal, result.difference, result.spread) == (True, 0.0, 0.0), result
+
+
+def test_numbers_that_stay_on_the_gpu_are_the_same(as_if_on_gpu):
+    result = tried(Torch().run, "no_item")
+    assert (result.equal, result.difference, result.spread) == (True, 0.0, 0.0), result
+
+
+@pytest.fixture
+def two_ms_a_step(monkeypatch):
+    """Each step takes as long, whatever it has in it."""
+    run = turn.run
+
+    def timed(*args):
+        timing = run(*args)
+        return replace(timing, seconds=timing.steps * 0.002)
+
+    monkeypatch.setattr(turn, "run", timed)
+    # An environment variable is not given back.
+    monkeypatch.setenv("SIZES", "")
+
+
+def note_size(batch):
+    os.environ["SIZES"] += f"{len(batch)} "
+
+
+def check_larger(result):
+    assert set(os.environ["SIZES"].split()) == {"4", "8"}
+    assert result.baseline_ms == pytest.approx(2.0), result
+    assert result.gain_ms == pytest.approx(1.0)
+    assert (result.recommended, result.equal, result.pays_after) == (False, None, None)
+    assert result.why == f"as many examples take 50% less time; {engine.LARGER_BATCH}"
+
+
+def test_a_larger_batch_is_timed_per_example_and_never_recommended(two_ms_a_step):
+    loop = Torch()
+    loop.model[0].register_forward_pre_hook(lambda _, inputs: note_size(inputs[0]))
+    check_larger(tried(loop.run, "larger_batch"))
+
+
+def test_a_larger_batch_of_a_pipeline_too(two_ms_a_step):
+    tf = pytest.importorskip("tensorflow")
+    data = tf.data.Dataset.range(200).map(lambda x: tf.cast(x, tf.float32)).batch(4).prefetch(1)
+    weight = tf.Variable(1.0)
+
+    def run():
+        for x in nbprof.steps(data):
+            note_size(x)
+            weight.assign_sub(tf.reduce_mean(x) * 1e-6)
+
+    run()
+    attributes = patched()
+    check_larger(tried(run, "tf_data_larger_batch", steps=50))
+    assert patched() == attributes
 
 
 def test_checkpoints_left_out_are_not_computed_again(monkeypatch):
@@ -609,6 +675,7 @@ def test_requests_are_rules_and_experiments():
         ("fused_optimizer", "optimizer_loop"),
         ("foreach_optimizer", "optimizer_loop"),
         ("no_synchronize", "waits"),
+        ("no_item", "waits"),
     ]
     assert [each.name for each, _ in register.chosen("zero_grad", [], "torch")] == ["zero_grad"]
 

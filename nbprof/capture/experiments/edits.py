@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from nbprof.capture.experiments.observation import Observation
-from nbprof.capture.experiments.source import Edit, Located, Source
+from nbprof.capture.experiments.source import Edit, Located, Source, of_cell
 
 Find = Callable[[Source, Sequence[Observation]], Located | None]
 """Locates a change in the source of a program, by two turns of it as it is; None if it is elsewhere
@@ -95,6 +95,17 @@ def without_waits(module: str) -> Find:
         return located(source, *(source.without(line, _only_waits) for _, line in sorted(lines)))
 
     return find
+
+
+def cell_of(
+    lines: Set[tuple[str, int]], source: Source, observed: Sequence[Observation]
+) -> Source | None:
+    """The one cell that these lines are in, which may be an earlier one; None if it is not one."""
+    files = {file for file, _ in lines}
+    if len(files) != 1:
+        return None
+    (file,) = files
+    return source if file == source.filename else of_cell(file, observed[0].namespace)
 
 
 def _only_waits(value: ast.expr) -> bool:

@@ -59,6 +59,7 @@ FASTER = "it is faster, and the results are equal"
 LITTLE = f"it surely saves less than {100 * WORTH:g}% of a step"
 NO_MORE = "together they save no more than"
 OTHER_RUN = "the program does not run again as it was recorded"
+LARGER_BATCH = "a larger batch trains differently, so compare how the loss falls"
 UNKNOWN_RESULTS = "the results could not be compared: no losses or outputs were found"
 
 
@@ -351,9 +352,10 @@ class Engine:
             observation.close()
         if attempt.first is None:
             attempt.first = first
-            attempt.results = equality.compare(
-                self._observed[0].values, self._observed[1].values, observation.values
-            )
+            if attempt.experiment.examples == 1:
+                attempt.results = equality.compare(
+                    self._observed[0].values, self._observed[1].values, observation.values
+                )
         self._turns(attempt, self._plan(change.warmup), change, until)
         is_second = attempt.first_look > 0
         if is_second and attempt.pairs < attempt.needed(LEAST_PAIRS):
@@ -370,11 +372,13 @@ class Engine:
             ),
             attempt.results,
             self._per_step_ms(attempt.unchanged),
-            self._per_step_ms(attempt.changed),
+            self._per_step_ms(attempt.changed, attempt.experiment.examples),
             SECOND_LOOK if is_second else FIRST_LOOK,
         )
         attempt.is_open = not is_second and _is_unsure(tried)
         attempt.first_look = attempt.first_look or attempt.pairs
+        if attempt.experiment.examples > 1:
+            return _of_larger_batch(tried)
         if tried.equal is False and attempt.experiment.unequal:
             return replace(tried, why=f"{tried.why}; {attempt.experiment.unequal}")
         return tried
@@ -414,8 +418,16 @@ class Engine:
             later = first.seconds - min(timing.seconds for timing in changed)
         return 1000 * max(later, 0.0)
 
-    def _per_step_ms(self, timings: Sequence[Timing]) -> NDArray[np.float64]:
-        steps = np.array([timing.steps for timing in timings])
+    def _per_step_ms(self, timings: Sequence[Timing], examples: int = 1) -> NDArray[np.float64]:
+        """Times of the examples that a step of the unchanged program has.
+
+        Parameters
+        ----------
+        timings : sequence of Timing
+        examples : int
+            By how many times a step has more of them. The program as a whole has as many.
+        """
+        steps = examples * np.array([timing.steps for timing in timings])
         if not self._steps:
             steps = np.full(len(timings), self._units)
         milliseconds = np.array([1000 * timing.seconds for timing in timings])
@@ -458,6 +470,15 @@ def _judged(
     )
     why = _objection(measured, results)
     return replace(measured, recommended=not why, why=why or FASTER)
+
+
+def _of_larger_batch(tried: Tried) -> Tried:
+    """The result of larger batches, whose first steps take longer by what they compute."""
+    why = SLOWER if tried.gain_high_ms < 0 else NOT_FASTER
+    if tried.gain_low_ms > 0:
+        saved = 100 * tried.gain_ms / tried.baseline_ms
+        why = f"as many examples take {saved:.0f}% less time; {LARGER_BATCH}"
+    return replace(tried, why=why, recommended=False, first_ms=math.nan, pays_after=None)
 
 
 def _objection(measured: Tried, results: Equality) -> str:

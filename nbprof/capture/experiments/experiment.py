@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from nbprof.capture.experiments.observation import Observation
 
 
+LARGER = 2
+"""By how many times batches get larger: more of them may not fit into the memory."""
+
+
 class Change:
     """A change of the running program, made before each turn of the candidate.
 
@@ -57,6 +61,9 @@ class Experiment:
         The change in the program's own code, as diff lines.
     unequal : str
         Why results may differ although the change is right, as a clause.
+    examples : int
+        By how many times a step has more examples than without it. It is timed per example, and
+        never recommended: it trains differently.
     edit : callable or None
         Locates the change in the program's source; see `nbprof.capture.experiments.edits`.
     touches : tuple of str
@@ -73,6 +80,7 @@ class Experiment:
     code: str
     unequal: str = ""
     touches: tuple[str, ...] = ()
+    examples: int = 1
     edit: Find | None = None
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import sys
+from collections.abc import Sequence
 from functools import partial, wraps
 from types import FunctionType
 from typing import Any
 
 from nbprof.capture.experiments.compiled_functions import Compiled, any_of, decorated_by
+from nbprof.capture.experiments.edits import located
 from nbprof.capture.experiments.experiment import Change, Experiment
 from nbprof.capture.experiments.observation import Observation
+from nbprof.capture.experiments.source import Located, Source, bound
 from nbprof.capture.patches import Patches
 
 
@@ -75,6 +79,47 @@ def _is_not_wrapped_again(observation: Observation) -> str:
     return "the program does not wrap the same function in jax.jit again"
 
 
+def _once_in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
+    """The only call of `jax.jit` in a loop, above the loop."""
+    lines = observed[0].wrapped_again
+    calls = [call for call in source.calls() if source.value(call.func) is sys.modules["jax"].jit]
+    if len(calls) != 1 or lines != {(source.filename, calls[0].lineno)}:
+        return None
+    call = calls[0]
+    loop = source.outermost_loop(call)
+    if loop is None or not _is_the_same_in(loop, call):
+        return None
+    (function,) = call.args
+    statement = source.statement_of(call)
+    if isinstance(statement, ast.Assign) and statement.value is call:
+        (target, *rest) = statement.targets
+        if isinstance(target, ast.Name) and not rest and source.stored(target.id) == 1:
+            text = source.text_of(statement)
+            return located(source, source.before(loop, text), source.removed(statement))
+    name = f"jitted_{function.id}"  # type: ignore[attr-defined]
+    if not source.is_free(name):
+        return None
+    text = f"{name} = {source.text_of(call)}"
+    return located(source, source.before(loop, text), source.with_other(call, name))
+
+
+def _is_the_same_in(loop: ast.stmt, call: ast.Call) -> bool:
+    """Return whether a call has the same arguments, in one line, in each round of a loop."""
+    if len(call.args) != 1 or not isinstance(call.args[0], ast.Name):
+        return False
+    if call.lineno != call.end_lineno or call.args[0].id in bound(loop):
+        return False
+    return all(_is_literal(keyword.value) for keyword in call.keywords)
+
+
+def _is_literal(node: ast.expr) -> bool:
+    try:
+        ast.literal_eval(node)
+    except ValueError:
+        return False
+    return True
+
+
 EXPERIMENTS = (
     Experiment(
         "jax_jit",
@@ -101,5 +146,6 @@ EXPERIMENTS = (
         "-     params, loss = jax.jit(update)(params, batch)\n"
         "+     params, loss = step(params, batch)",
         touches=("functions",),
+        edit=_once_in_source,
     ),
 )

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
@@ -67,12 +67,15 @@ class Root(NamedTuple):
         Gradients are enabled.
     images : bool
         An input has four dimensions.
+    tensor : bool
+        It returns one tensor.
     """
 
     module: Any
     training: bool
     graded: bool
     images: bool
+    tensor: bool
 
 
 @dataclass
@@ -104,17 +107,19 @@ class Observation:
         Outermost calls of modules, the first of each kind.
     backward : bool
         A loss was differentiated.
-    checkpoints : bool
-        Activations are computed again, by `torch.utils.checkpoint`.
+    checkpoints : set of (str, int)
+        Files and lines of the program that compute activations again, by `torch.utils.checkpoint`.
     waits : dict of str to set of (str, int)
         Modules whose calls wait for the device, ``torch`` and ``jax``, with the files and lines of
         the program that do.
+    items : set of (str, int)
+        Files and lines of the program that read a number of a tensor by ``.item()``.
     zeros : bool
         Gradients were set to zero instead of None.
     epochs : int
         The most epochs of a `fit` of Keras.
-    wrapped_again : bool
-        A function was wrapped in `jax.jit` more than once.
+    wrapped_again : set of (str, int)
+        Files and lines of the program where a function was wrapped in `jax.jit` once more.
     calls : dict of code to Call
         Calls of functions of the program, if it uses JAX or TensorFlow.
     values : list of Value
@@ -133,11 +138,13 @@ class Observation:
         self.keras_models: list[Any] = []
         self.py_datasets: list[Any] = []
         self.epochs = 1
-        self.wrapped_again = False
+        self.wrapped_again: set[tuple[str, int]] = set()
         self.roots: list[Root] = []
         self.calls: dict[CodeType, Call] = {}
         self._iterators: list[Any] = []
-        self.backward = self.zeros = self.checkpoints = False
+        self.backward = self.zeros = False
+        self.checkpoints: set[tuple[str, int]] = set()
+        self.items: set[tuple[str, int]] = set()
         self.waits: dict[str, set[tuple[str, int]]] = {}
         self.values: list[Value] = []
         self.namespace: dict[str, Any] = {}
@@ -203,6 +210,7 @@ class Observation:
         patches.on_restore(handle.remove)
         self._before(patches, DataLoader, "__iter__", self._iterating)
         self._before(patches, torch.Tensor, "backward", self._differentiated)
+        self._before(patches, torch.Tensor, "item", self._read)
         engine = torch.autograd
         backward = engine.backward
 
@@ -217,7 +225,8 @@ class Observation:
         around_roots(patches, self._root)
         checkpoint = sys.modules.get("torch.utils.checkpoint")
         if checkpoint is not None:
-            self._note_call(checkpoint.checkpoint, self._checkpointed, patches)
+            checkpoints = partial(_add_line, self.checkpoints)
+            self._note_call(checkpoint.checkpoint, checkpoints, patches)
         self._note_call(torch.cuda.synchronize, lambda: self._waits("torch"), patches)
 
     @staticmethod
@@ -231,17 +240,12 @@ class Observation:
 
         swap(function, calling(noted, function.__code__), patches)
 
-    def _waits(self, module: str) -> None:
-        """Note the line of the program that waits; of a library's, the line that called it."""
-        frame: FrameType | None = sys._getframe()
-        while frame is not None and frame.f_code.co_filename.startswith((*INSTALLED, _OWN)):
-            frame = frame.f_back
-        lines = self.waits.setdefault(module, set())
-        if frame is not None:
-            lines.add((frame.f_code.co_filename, frame.f_lineno))
+    def _read(self, _: Any) -> None:
+        if of_program(sys._getframe()):
+            _add_line(self.items)
 
-    def _checkpointed(self) -> None:
-        self.checkpoints = True
+    def _waits(self, module: str) -> None:
+        _add_line(self.waits.setdefault(module, set()))
 
     def _hook_zero_grad(self, owner: Any, patches: Patches) -> None:
         original = owner.zero_grad
@@ -287,11 +291,13 @@ class Observation:
     def _root(self, module: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         torch = sys.modules["torch"]
         images = any(getattr(part, "ndim", 0) == 4 for part in args)
-        root = Root(module, bool(module.training), torch.is_grad_enabled(), images)
+        is_graded = torch.is_grad_enabled()
+        output = call(module, *args, **kwargs)
+        is_tensor = isinstance(output, torch.Tensor)
+        root = Root(module, bool(module.training), is_graded, images, is_tensor)
         kinds = [(id(other.module), *other[1:]) for other in self.roots]
         if (id(module), *root[1:]) not in kinds:
             self.roots.append(root)
-        output = call(module, *args, **kwargs)
         self._outputs += 1
         if self._outputs <= _OUTPUTS or not root.graded:
             for part in _leaves(output, 2):
@@ -349,7 +355,7 @@ class Observation:
         def jit(*args: Any, **kwargs: Any) -> Any:
             code = getattr(args[0], "__code__", None) if args else None
             if code in wrapped:
-                self.wrapped_again = True
+                _add_line(self.wrapped_again)
             elif code is not None:
                 wrapped.add(code)
             return original(*args, **kwargs)
@@ -455,6 +461,22 @@ def py_dataset_adapter() -> Any:
     """The class by which Keras reads a PyDataset; None if Keras is not imported."""
     module = sys.modules.get("keras.src.trainers.data_adapters.py_dataset_adapter")
     return getattr(module, "PyDatasetAdapter", None)
+
+
+def of_program(frame: FrameType | None) -> bool:
+    """Return whether the program called the function of this package that a frame runs."""
+    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
+        frame = frame.f_back
+    return frame is not None and not frame.f_code.co_filename.startswith(INSTALLED)
+
+
+def _add_line(lines: set[tuple[str, int]]) -> None:
+    """Add the line of the program that runs; of a library's, the line that called it."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code.co_filename.startswith((*INSTALLED, _OWN)):
+        frame = frame.f_back
+    if frame is not None:
+        lines.add((frame.f_code.co_filename, frame.f_lineno))
 
 
 def _add(values: list[Any], value: Any) -> None:

@@ -15,6 +15,7 @@ import linecache
 import sys
 import tokenize
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise, takewhile
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -25,7 +26,7 @@ UNKNOWN = object()
 _INDENT = 4 * " "
 _CONTEXT = 2
 """Unchanged lines of a diff on each side of a change."""
-_POSTFIXED = (ast.Call, ast.Name, ast.Attribute, ast.Subscript)
+POSTFIXED = (ast.Call, ast.Name, ast.Attribute, ast.Subscript)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _BESIDE = {
     tokenize.NL,
@@ -111,6 +112,14 @@ class Source:
         self._local_names = set(self._names_of_functions())
         self._imports = dict(self._imported())
 
+    @cached_property
+    def _parents(self) -> dict[ast.AST, ast.AST]:
+        parents = {}
+        for node in ast.walk(self.tree):
+            for child in ast.iter_child_nodes(node):
+                parents[child] = node
+        return parents
+
     def calls(self) -> list[ast.Call]:
         """All calls."""
         return [node for node in ast.walk(self.tree) if isinstance(node, ast.Call)]
@@ -137,7 +146,7 @@ class Source:
 
     def stored(self, name: str) -> int:
         """The number of statements that bind a name."""
-        return sum(each == name for each in _bound(self.tree))
+        return sum(each == name for each in bound(self.tree))
 
     def assignment(self, name: str) -> ast.Assign | None:
         """The statement that binds a name for the loops of the cell; None if that is not sure."""
@@ -247,13 +256,59 @@ class Source:
 
         return Edit([Piece(line_end, line_end, f"\n{code}")], self.tree, change)
 
+    def before(self, statement: ast.stmt, code: str) -> Edit | None:
+        """Put statements into the lines above another one, with its indentation."""
+        row, column = statement.lineno, statement.col_offset
+        indent = self._lines[row - 1][:column]
+        if indent.strip():
+            # Another one stands before it in the same line.
+            return None
+        position = row, column
+        lines = [f"{indent}{line}\n" for line in code.split("\n")]
+
+        def change(tree: Any) -> None:
+            for parent in list(ast.walk(tree)):
+                for block in _blocks(parent):
+                    for index, each in enumerate(block):
+                        is_new = getattr(each, "is_new", False)
+                        if not is_new and (each.lineno, each.col_offset) == position:
+                            block[index:index] = _new(code)
+                            return
+
+        return Edit([Piece((row, 0), (row, 0), "".join(lines))], self.tree, change)
+
+    def outermost_loop(self, node: ast.AST) -> ast.For | ast.While | None:
+        """The outermost loop around a node, in the function that it stands in."""
+        path: list[ast.AST] = []
+        within: ast.AST | None = node
+        while within is not None:
+            path.append(within)
+            within = None if isinstance(within, _SCOPES) else self._parents.get(within)
+        loops = [each for each in path if isinstance(each, (ast.For, ast.While))]
+        return loops[-1] if loops else None
+
+    def statement_of(self, node: ast.AST) -> ast.stmt:
+        """The statement that a node is part of."""
+        while not isinstance(node, ast.stmt):
+            node = self._parents[node]
+        return node
+
+    def removed(self, statement: ast.stmt) -> Edit | None:
+        """Leave out a statement that is not the only one of its block."""
+        parent = self._parents[statement]
+        if not self._is_alone(statement):
+            return None
+        if any(block == [statement] for block in _blocks(parent)):
+            return None
+        return self._removed(parent, statement)
+
     def at_begin(self, code: str, name: str) -> Edit | None:
         """Put statements that use a variable below the imports at the begin of the cell.
 
         None if the cell binds the variable later than that.
         """
         imports = list(takewhile(_is_import, self.tree.body))
-        binds = sum(each == name for node in imports for each in _bound(node))
+        binds = sum(each == name for node in imports for each in bound(node))
         if self.stored(name) != binds or len(imports) == len(self.tree.body):
             return None
         if imports:
@@ -315,7 +370,7 @@ class Source:
 
     def with_method(self, statement: ast.Assign, call: str) -> Edit | None:
         """Call a method of what a statement assigns: ``.prefetch(4)``."""
-        if not isinstance(statement.value, _POSTFIXED):
+        if not isinstance(statement.value, POSTFIXED):
             return None
         value_end = self._end(statement.value)
 
@@ -328,7 +383,7 @@ class Source:
 
     def with_method_before(self, call: ast.Call, method: str) -> Edit | None:
         """Call another method before that of a chain: ``.cache()`` before ``.repeat()``."""
-        if not isinstance(call.func, ast.Attribute) or not isinstance(call.func.value, _POSTFIXED):
+        if not isinstance(call.func, ast.Attribute) or not isinstance(call.func.value, POSTFIXED):
             return None
         end = self._end(call.func.value)
 
@@ -381,7 +436,62 @@ class Source:
 
         return Edit([Piece(begin, end, f"({text})")], call, change)
 
-    def text_of(self, node: ast.expr) -> str:
+    def with_other(self, node: ast.expr, text: str) -> Edit:
+        """Put another name, or another call, in place of a call."""
+        parent = self._parents[node]
+
+        def change(copied: Any) -> None:
+            value = _expression(text)
+            for name, child in ast.iter_fields(parent):
+                if child is node:
+                    setattr(copied, name, value)
+                elif isinstance(child, list) and node in child:
+                    getattr(copied, name)[child.index(node)] = value
+
+        return Edit([Piece(self._start(node), self._end(node), text)], parent, change)
+
+    def method_called(self, call: ast.Call, method: str) -> Edit:
+        """Call a method of what a call returns: ``.float()``."""
+        end = self._end(call)
+        postfix = f".{method}()"
+
+        def change(node: Any) -> None:
+            inner = ast.Call(node.func, node.args, node.keywords)
+            node.func = ast.Attribute(inner, method, ast.Load())
+            node.args, node.keywords = [], []
+
+        return Edit([Piece(end, end, postfix)], call, change)
+
+    def swapped(self, call: ast.Call, inner: str, outer: str) -> Edit | None:
+        """Write other methods in place of the last two of a chain of calls.
+
+        Parameters
+        ----------
+        call : Call
+            Of the last one, of what the one before it returns.
+        inner, outer : str
+            Names with arguments, as ``batch(32)``.
+        """
+        if not isinstance(call.func, ast.Attribute) or not isinstance(call.func.value, ast.Call):
+            return None
+        first = call.func.value
+        if not isinstance(first.func, ast.Attribute):
+            return None
+        pieces = []
+        for each, text in ((first, inner), (call, outer)):
+            assert isinstance(each.func, ast.Attribute)
+            line, column = self._end(each.func)
+            pieces.append(Piece((line, column - len(each.func.attr)), self._end(each), text))
+
+        def change(node: Any) -> None:
+            for copied, text in ((node.func.value, inner), (node, outer)):
+                other = _expression(f"x.{text}")
+                copied.func.attr = other.func.attr
+                copied.args, copied.keywords = other.args, other.keywords
+
+        return Edit(pieces, call, change)
+
+    def text_of(self, node: ast.AST) -> str:
         """An expression as it is written."""
         return ast.get_source_segment(self._python, node) or ""
 
@@ -463,18 +573,25 @@ class Source:
         return next(i for i, token in enumerate(self._tokens) if token.end == end)
 
 
-def of_function(function: FunctionType) -> tuple[Source, ast.FunctionDef] | None:
-    """The cell that defines a function, and its definition; None if it is in no cell."""
-    code = function.__code__
+def of_cell(filename: str, namespace: Mapping[str, Any]) -> Source | None:
+    """The cell whose code has this file name; None if it is a file, or has magics."""
     # The files of cells do not exist.
-    if Path(code.co_filename).exists():
+    if Path(filename).exists():
         return None
-    text = "".join(linecache.getlines(code.co_filename))
+    text = "".join(linecache.getlines(filename))
     if not text or "get_ipython()" in text:
         return None
     try:
-        source = Source(text, function.__globals__)
+        return Source(text, namespace, filename=filename)
     except SyntaxError:
+        return None
+
+
+def of_function(function: FunctionType) -> tuple[Source, ast.FunctionDef] | None:
+    """The cell that defines a function, and its definition; None if it is in no cell."""
+    code = function.__code__
+    source = of_cell(code.co_filename, function.__globals__)
+    if source is None:
         return None
     for node in ast.walk(source.tree):
         if not isinstance(node, ast.FunctionDef):
@@ -565,7 +682,7 @@ def _positional(function: Callable[..., Any]) -> list[str]:
     return [parameter.name for parameter in parameters if parameter.kind in kinds]
 
 
-def _bound(tree: ast.AST) -> Iterator[str]:
+def bound(tree: ast.AST) -> Iterator[str]:
     """The names that are bound anywhere, as often as they are."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import sys
+from collections.abc import Sequence
 from typing import Any
 
+from nbprof.capture.experiments.edits import calls_of_method, located
 from nbprof.capture.experiments.experiment import Experiment
 from nbprof.capture.experiments.observation import Observation
-from nbprof.capture.experiments.tf_data import Rebuilt
+from nbprof.capture.experiments.source import Located, Source
+from nbprof.capture.experiments.tf_data import Rebuilt, assigned, is_dataset
 from nbprof.capture.experiments.tf_data_rest import chain, is_a, repeats_itself, with_replaced
 
 _MAPS = ("Map", "ParallelMap")
+_OF_BATCH = "of_batch"
+"""The function in a changed cell."""
 
 
 def _batches(dataset: Any) -> Any:
@@ -66,6 +72,42 @@ def _reason(dataset: Any) -> str:
         return f"the pipeline could not be read: {type(error).__name__}"
 
 
+def _in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
+    """The map and the batch behind it, in the statement that makes the only dataset."""
+    _, statement = assigned(source, observed)
+    tensorflow = source.name_of(sys.modules["tensorflow"])
+    if statement is None or not tensorflow or not source.is_free(_OF_BATCH):
+        return None
+    nodes = list(ast.walk(statement))
+    batches = []
+    for call in calls_of_method(source, "", "batch"):
+        if call in nodes and isinstance(call.func, ast.Attribute) and is_dataset(source, call):
+            batches.append(call)
+    if len(batches) != 1:
+        return None
+    (batch,) = batches
+    mapped = batch.func.value  # type: ignore[attr-defined]
+    if mapped not in calls_of_method(source, "", "map") or len(mapped.args) != 1:
+        return None
+    if any(each.func.end_lineno != each.end_lineno for each in (mapped, batch)):
+        # Lines of arguments are not written anew.
+        return None
+    function = source.text_of(mapped.args[0])
+    if not isinstance(mapped.args[0], ast.Name):
+        function = f"({function})"
+    size = ", ".join(source.text_of(each) for each in (*batch.args, *batch.keywords))
+    options = "".join(f", {source.text_of(each)}" for each in mapped.keywords)
+    code = (
+        f"def {_OF_BATCH}(*items):\n"
+        f"    return {tensorflow}.vectorized_map(lambda row: {function}(*row), items)"
+    )
+    return located(
+        source,
+        source.before(statement, code),
+        source.swapped(batch, f"batch({size})", f"map({_OF_BATCH}{options})"),
+    )
+
+
 EXPERIMENTS = (
     Experiment(
         "tf_data_vectorized_map",
@@ -79,5 +121,6 @@ EXPERIMENTS = (
         "+     return tf.vectorized_map(lambda row: function(*row), items)\n"
         "+ dataset.batch(size).map(of_batch)",
         touches=("map",),
+        edit=_in_source,
     ),
 )

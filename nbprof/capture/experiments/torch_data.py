@@ -6,12 +6,12 @@ import ast
 import sys
 from collections.abc import Sequence
 from functools import partial, wraps
-from typing import Any
+from typing import Any, NamedTuple
 
-from nbprof.capture.experiments.edits import located, made_by_program
+from nbprof.capture.experiments.edits import in_constructor, located, made_by_program, name_of
 from nbprof.capture.experiments.experiment import Change, Experiment
 from nbprof.capture.experiments.observation import Observation
-from nbprof.capture.experiments.source import Located, Source
+from nbprof.capture.experiments.source import POSTFIXED, Edit, Located, Source
 from nbprof.capture.experiments.torch_loader import Copied
 from nbprof.capture.experiments.torch_settings import no_gpu
 from nbprof.capture.patches import Patches
@@ -124,7 +124,7 @@ class Ahead(Change):
     def apply(self, patches: Patches) -> None:  # noqa: D102
         self._pinned.apply(patches)
         torch = sys.modules["torch"]
-        for name in ("to", "cuda"):
+        for name in _COPIES:
             _replace(torch.Tensor, name, patches)
 
     def close(self) -> None:  # noqa: D102
@@ -156,6 +156,15 @@ def _not_pinned(observation: Observation) -> str:
     return ""
 
 
+class _Rows(NamedTuple):
+    """The variable of a dataset, and the change of the loader that reads it."""
+
+    dataset: str
+    edit: Edit
+
+
+_COPIES = ("to", "cuda")
+"""Methods of tensors that copy."""
 _KEPT = frozenset({"pin_memory"})
 _REPLACED = frozenset({
     "dataset", "batch_size", "shuffle", "drop_last", "num_workers", "persistent_workers",
@@ -163,8 +172,16 @@ _REPLACED = frozenset({
 })  # fmt: skip
 
 
-def _in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
-    """The only call that makes the only loader, with a sampler of whole batches."""
+def _rows(source: Source, observed: Sequence[Observation], pins: bool) -> _Rows | None:
+    """The only call that makes the only loader, and that of whole batches in its place.
+
+    Parameters
+    ----------
+    source, observed
+        See `nbprof.capture.experiments.edits.Find`.
+    pins : bool
+        It may pin its batches.
+    """
     used = made_by_program(lambda observation: observation.loaders, observed)
     torch = source.name_of(sys.modules["torch"])
     if len(used) != 1 or _not_tensors(used[0]) or not torch:
@@ -185,9 +202,71 @@ def _in_source(source: Source, observed: Sequence[Observation]) -> Located | Non
         f"{data}.BatchSampler({data}.{order}({dataset.id}), {loader.batch_size},"
         f" drop_last={loader.drop_last})"
     )
-    kept = "".join(f", {name}={source.text_of(given[name])}" for name in _KEPT & given.keys())
-    text = f"{dataset.id}, sampler={sampler}, batch_size=None{kept}"
-    return located(source, source.with_other_arguments(call, text))
+    text = f"{dataset.id}, sampler={sampler}, batch_size=None"
+    if pins:
+        text += "".join(f", {name}={source.text_of(given[name])}" for name in _KEPT & given.keys())
+    return _Rows(dataset.id, source.with_other_arguments(call, text))
+
+
+def _batches_in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
+    rows = _rows(source, observed, pins=True)
+    return located(source, rows.edit) if rows is not None else None
+
+
+def _on_device_in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
+    """The same, and the only call that makes the dataset, of tensors on the device."""
+    rows = _rows(source, observed, pins=False)
+    statement = source.assignment(rows.dataset) if rows is not None else None
+    if rows is None or statement is None or not isinstance(statement.value, ast.Call):
+        return None
+    call = statement.value
+    kind = sys.modules["torch.utils.data"].TensorDataset
+    if source.value(call.func) is not kind or not call.args or call.keywords:
+        return None
+    if not all(isinstance(each, POSTFIXED) for each in call.args):
+        return None
+    tensors = ", ".join(f'{source.text_of(each)}.to("{_DEVICE}")' for each in call.args)
+    return located(source, source.with_other_arguments(call, tensors), rows.edit)
+
+
+_pinned_in_source = in_constructor(lambda observation: observation.loaders, {"pin_memory": "True"})
+
+
+def _ahead_in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
+    """The call that makes the only loader, and the copies of what it gives in its loops."""
+    pinned = _pinned_in_source(source, observed)
+    name = name_of(observed, observed[0].loaders[0])
+    if pinned is None or not name:
+        return None
+    copies: list[Edit | None] = []
+    for loop in ast.walk(source.tree):
+        if isinstance(loop, ast.For) and _reads(loop, name):
+            targets = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
+            calls = [node for node in ast.walk(loop) if isinstance(node, ast.Call)]
+            copies += [
+                source.with_arguments(call, {"non_blocking": "True"}, _copy)
+                for call in calls
+                if _is_copy(call, targets)
+            ]
+    return located(source, *pinned.edits, *copies) if copies else None
+
+
+def _reads(loop: ast.For, name: str) -> bool:
+    return any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(loop.iter))
+
+
+def _is_copy(call: ast.Call, variables: set[str]) -> bool:
+    """Return whether it copies one of these variables, to where one argument or none says."""
+    function = call.func
+    if not isinstance(function, ast.Attribute) or function.attr not in _COPIES:
+        return False
+    if not isinstance(function.value, ast.Name) or function.value.id not in variables:
+        return False
+    return len(call.args) <= 1
+
+
+def _copy(tensor: Any, device: Any = None) -> None:
+    """The signature of a copy."""
 
 
 EXPERIMENTS = (
@@ -202,7 +281,7 @@ EXPERIMENTS = (
         "+ order = BatchSampler(RandomSampler(dataset), batch_size, drop_last=False)\n"
         "+ DataLoader(dataset, sampler=order, batch_size=None)",
         touches=("loader",),
-        edit=_in_source,
+        edit=_batches_in_source,
     ),
     Experiment(
         "tensors_on_device",
@@ -216,6 +295,7 @@ EXPERIMENTS = (
         "+ order = BatchSampler(RandomSampler(dataset), batch_size, drop_last=False)\n"
         "+ DataLoader(dataset, sampler=order, batch_size=None)",
         touches=("loader",),
+        edit=_on_device_in_source,
     ),
     Experiment(
         "asynchronous_copies",
@@ -227,5 +307,6 @@ EXPERIMENTS = (
         "- DataLoader(...)\n+ DataLoader(..., pin_memory=True)\n"
         "- x = x.to(device)\n+ x = x.to(device, non_blocking=True)",
         touches=("loader",),
+        edit=_ahead_in_source,
     ),
 )

@@ -10,7 +10,7 @@ from typing import Any
 from nbprof.capture.experiments.edits import Find, located, made_by_program, name_of
 from nbprof.capture.experiments.experiment import Change, Experiment
 from nbprof.capture.experiments.observation import Observation, around_roots
-from nbprof.capture.experiments.source import Located, Source
+from nbprof.capture.experiments.source import Edit, Located, Source
 from nbprof.capture.patches import Patches
 
 _HOST = ("tiny_eager_ops", "time_loop", "host_ops", "host_bound", "small_kernels")
@@ -256,16 +256,61 @@ def _inference_in_source(source: Source, observed: Sequence[Observation]) -> Loc
     modules = {id(root.module): root.module for root in roots if root.graded and not root.training}
     edits = []
     for module in modules.values():
-        name = name_of(observed, module)
-        calls = [
-            call
-            for call in source.calls()
-            if isinstance(call.func, ast.Name) and call.func.id == name
-        ]
-        if not name or not torch or len(calls) != 1:
+        call = _only_call(source, name_of(observed, module))
+        if call is None or not torch:
             return None
-        edits.append(source.in_block(calls[0], f"with {torch}.inference_mode():"))
+        edits.append(source.in_block(call, f"with {torch}.inference_mode():"))
     return located(source, *edits)
+
+
+def _bfloat16_in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
+    """The only call of each module in a block, with its result in float32 as the experiment has it.
+
+    Only where the statement computes nothing else but a loss of it, which the block leaves as it
+    is.
+    """
+    torch = source.name_of(sys.modules["torch"])
+    # Losses compute in float32 in the block, too.
+    roots = [root for root in observed[0].roots if not _is_loss(root.module)]
+    if not torch or not all(root.tensor for root in roots):
+        return None
+    edits: list[Edit | None] = []
+    for module in {id(root.module): root.module for root in roots}.values():
+        call = _only_call(source, name_of(observed, module))
+        if call is None or not _is_it_or_its_loss(source, call):
+            return None
+        header = f'with {torch}.autocast("{_device(module)}", dtype={torch}.bfloat16):'
+        edits += [source.in_block(call, header), source.method_called(call, "float")]
+    return located(source, *edits)
+
+
+def _only_call(source: Source, name: str) -> ast.Call | None:
+    calls = []
+    for call in source.calls():
+        if isinstance(call.func, ast.Name) and call.func.id == name:
+            calls.append(call)
+    return calls[0] if name and len(calls) == 1 else None
+
+
+def _is_loss(function: object) -> bool:
+    return isinstance(function, sys.modules["torch"].nn.modules.loss._Loss)
+
+
+def _is_it_or_its_loss(source: Source, call: ast.Call) -> bool:
+    """Return whether a statement assigns what a call returns, or a loss of that and of names."""
+    statement = source.statement_of(call)
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
+        return False
+    outer = statement.value
+    if outer is call:
+        return True
+    function = source.value(outer.func)
+    of_functional = (
+        getattr(function, "__module__", "") == sys.modules["torch"].nn.functional.__name__
+    )
+    if not of_functional and not _is_loss(function):
+        return False
+    return all(each is call or isinstance(each, ast.Name) for each in outer.args)
 
 
 EXPERIMENTS = (
@@ -291,6 +336,7 @@ EXPERIMENTS = (
         '+ with torch.autocast("cpu", dtype=torch.bfloat16):\n'
         "+     loss = loss_of(model(x), y)",
         touches=("modules",),
+        edit=_bfloat16_in_source,
     ),
     Experiment(
         "channels_last",

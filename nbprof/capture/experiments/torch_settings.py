@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from nbprof.capture.experiments.code_replaced import calling, swap
-from nbprof.capture.experiments.edits import at_begin, without_waits
+from nbprof.capture.experiments.edits import at_begin, cell_of, located
 from nbprof.capture.experiments.experiment import Change, Experiment
 from nbprof.capture.experiments.observation import Observation
+from nbprof.capture.experiments.source import POSTFIXED, Edit, Located, Source
 from nbprof.capture.patches import Patches
 
 _KERNELS = ("flash", "mem_efficient", "cudnn")
@@ -92,12 +94,35 @@ def _direct(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return function(*args, **kwargs)
 
 
-class NoWaits(Change):
-    """Calls that wait for the GPU return at once; the end of the turn waits."""
+def _direct_in_source(source: Source, observed: Sequence[Observation]) -> Located | None:
+    """The calls that compute activations again, in the one cell that makes them."""
+    lines = observed[0].checkpoints
+    cell = cell_of(lines, source, observed)
+    if cell is None:
+        return None
+    function = sys.modules["torch.utils.checkpoint"].checkpoint
+    calls = []
+    for call in cell.calls():
+        if (cell.filename, call.lineno) in lines and cell.value(call.func) is function:
+            calls.append(call)
+    if {call.lineno for call in calls} != {line for _, line in lines}:
+        return None
+    return located(cell, *(_direct_call(cell, call) for call in calls))
 
-    def apply(self, patches: Patches) -> None:  # noqa: D102
-        function = sys.modules["torch"].cuda.synchronize
-        swap(function, calling(lambda *_, **__: None, function.__code__), patches)
+
+def _direct_call(source: Source, call: ast.Call) -> Edit | None:
+    """The call of the function itself: ``block(x)`` of ``checkpoint(block, x)``."""
+    names = [keyword.arg for keyword in call.keywords]
+    if not call.args or isinstance(call.args[0], ast.Starred) or None in names:
+        return None
+    function = source.text_of(call.args[0])
+    if not isinstance(call.args[0], POSTFIXED):
+        function = f"({function})"
+    arguments = [source.text_of(each) for each in call.args[1:]]
+    for keyword in call.keywords:
+        if keyword.arg not in _OPTIONS:
+            arguments.append(f"{keyword.arg}={source.text_of(keyword.value)}")
+    return source.with_other(call, f"{function}({', '.join(arguments)})")
 
 
 def _disabled_kernels() -> list[str]:
@@ -148,12 +173,6 @@ def _no_checkpoints(observation: Observation) -> str:
     return "" if observation.checkpoints else "torch.utils.checkpoint is not used"
 
 
-def _no_waits(observation: Observation) -> str:
-    if why := no_gpu(observation):
-        return why
-    return "" if "torch" in observation.waits else "torch.cuda.synchronize is not called"
-
-
 EXPERIMENTS = (
     Experiment(
         "attention_kernels",
@@ -198,16 +217,6 @@ EXPERIMENTS = (
         lambda _: NotAgain(),
         "- y = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)\n+ y = block(x)",
         touches=("checkpoints",),
-    ),
-    Experiment(
-        "no_synchronize",
-        "no waits for the GPU",
-        "torch",
-        ("waits",),
-        _no_waits,
-        lambda _: NoWaits(),
-        "- torch.cuda.synchronize()",
-        touches=("waits",),
-        edit=without_waits("torch"),
+        edit=_direct_in_source,
     ),
 )
