@@ -881,6 +881,58 @@ def test_a_dataset_of_a_notebook_under_spawn_fails_as_it_does_anyway():
     assert messages[0][1]
 
 
+FULL = """
+import contextlib, re, sys
+import torch
+from torch.utils import data
+import nbprof
+
+class Images(data.Dataset):
+    def __len__(self): return 24
+    def __getitem__(self, index): return torch.zeros(1_000_000)
+
+options = {"num_workers": 2, "multiprocessing_context": "fork"}
+with contextlib.suppress(OSError):
+    open("/dev/shm/rest", "wb").write(bytes(512 << 10))
+recording = contextlib.nullcontext()
+if sys.argv[1] == "recorded":
+    recording = nbprof.profile(save=False)
+try:
+    with recording:
+        for images in data.DataLoader(Images(), 4, **options):
+            images.sum()
+except RuntimeError as error:
+    message = str(error).strip().splitlines()[-1]
+    print(re.sub(r"[0-9]+|</torch_[^>]*>", "…", message))
+"""
+SMALL = ("unshare", "--map-root-user", "--mount", "sh", "-c")
+MOUNT = "mount -t tmpfs -o size=1m tmpfs /dev/shm"
+
+
+def test_full_shared_memory_fails_as_it_does_anyway(tmp_path):
+    """In a mount namespace, as a container with 1 MB of it has."""
+    try:
+        able = subprocess.run([*SMALL, MOUNT], capture_output=True, check=False).returncode == 0
+    except OSError:
+        able = False
+    if not able:
+        pytest.skip("mount namespaces are not allowed here")
+    (tmp_path / "train.py").write_text(FULL, encoding="utf-8")
+    messages = []
+    for mode in ("recorded", "alone"):
+        done = subprocess.run(
+            [*SMALL, f'{MOUNT} && exec "$0" train.py {mode}', sys.executable],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(HERE.parents[2]), "NBPROF_CACHE": "0"},
+        )
+        assert not done.returncode, done.stderr
+        messages.append(done.stdout)
+    assert messages[0] == messages[1] != ""
+
+
 def test_damaged_reports_are_left_out():
     assert merged([{"dataset": "A", "workers": 1, "prefetch": 2}], [{"loader": 0}]) == {}
     assert unpacked({"version": 1, "loaders": [["A", 1, 2, {}]], "workers": [[5]]}) == WorkerTimes()
