@@ -251,7 +251,7 @@ def snapshots(tmp_path_factory):
         for _ in range(logged):
             device.alloc(MIB // 2, LOGGED)
         if name == "after":
-            device.alloc(5 * MIB, [frame("<b>new|", "/srv/ann/new.py", 4)])
+            device.alloc(5 * MIB, [frame("<b>zanzibar|", "/srv/ann/zanzibar.py", 4)])
         paths.append(folder / f"{name}.pickle")
         paths[-1].write_bytes(pickle.dumps(snapshot(device)))
     return nbprof.compare(*paths)
@@ -269,7 +269,7 @@ def test_two_snapshots_are_compared_by_role_and_by_stack(snapshots):
     )
     assert stacks["state"].tolist() == ["new", "both", "both"]
     new, logged, weight = stacks.to_dict("records")
-    assert new["location"] == "new.py:4 <b>new|"
+    assert new["location"] == "zanzibar.py:4 <b>zanzibar|"
     assert (new["before_bytes"], new["before_blocks"], new["after_blocks"]) == (0, 0, 1)
     assert (logged["before_blocks"], logged["after_blocks"]) == (2, 9)
     assert logged["change_bytes"] == 7 * MIB // 2
@@ -280,17 +280,17 @@ def test_the_comparison_of_snapshots_is_in_each_form(snapshots, tmp_path):
     check(snapshots.payload(0), "Payload")
     text, markdown = snapshots.text(), snapshots.markdown()
     assert "Memory by role, at the snapshot:" in text
-    assert re.search(r"0 B → +\S+ MiB +\+\S+ MiB +new.py:4 <b>new\| \(new\)", text)
+    assert re.search(r"0 B → +\S+ MiB +\+\S+ MiB +zanzibar.py:4 <b>zanzibar\| \(new\)", text)
     assert "| Memory by stack, at the snapshot | Before | After | Change |" in markdown
     html = snapshots.mimebundle()[0]["text/html"]
     assert "Memory by stack" in html
-    assert "<b>new" not in html
+    assert "<b>zanzibar" not in html
     pair = snapshots.payload(0)["compare"]["pairs"][0]["memory"]
     assert pair["moment"] == "at the snapshot"
     assert (pair["reason"], pair["stacks_reason"], pair["stacks_left_out"]) == ("", "", 0)
     saved = snapshots.save(tmp_path / "private.html", redact=True).read_text()
-    assert "new.py" not in saved
-    assert "new.py" not in snapshots.text(redact=True)
+    assert "zanzibar" not in saved
+    assert "zanzibar" not in snapshots.text(redact=True)
 
 
 def test_memory_by_role_is_missing_with_its_reason_where_it_was_not_recorded(tmp_path):

@@ -124,9 +124,11 @@ export function compact(value: number | null, digits: number): string {
 /** The largest change of bytes in either direction; 0 where none is known. */
 export function mostChanged(from: Table): number {
   let most = 0;
-  for (let row = 0; row < from.rows; row++) most = Math.max(most, Math.abs(numberAt(from.data["change_bytes"], row)) || 0);
+  for (let row = 0; row < from.rows; row++)
+    most = Math.max(most, Math.abs(numberAt(from.data["change_bytes"], row)) || 0);
   return most;
 }
 
 /** The text of a change, with a plus where it is one: the minus is part of it already. */
-export const withSign = (text: string, change: number): string => (change > 0 && /[1-9]/.test(text) ? `+${text}` : text);
+export const withSign = (text: string, change: number): string =>
+  change > 0 && /[1-9]/.test(text) ? `+${text}` : text;

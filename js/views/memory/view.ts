@@ -6,16 +6,7 @@ import { toCsv } from "../../lib/csv.js";
 import { cutOf } from "../../lib/cut.js";
 import { clear, h, listen, marked } from "../../lib/dom.js";
 import { bytesText, count, known, ms, num, percent } from "../../lib/format.js";
-import {
-  downloadButton,
-  emptyView,
-  figures,
-  heading,
-  link,
-  picker,
-  segmented,
-  tableFilter,
-} from "../../lib/parts.js";
+import { downloadButton, emptyView, figures, heading, link, picker, segmented, tableFilter } from "../../lib/parts.js";
 import type { MemoryId, Table } from "../../lib/payload.js";
 import { mostOf } from "../../lib/rows.js";
 import { swatch } from "../../lib/swatch.js";
