@@ -56,7 +56,9 @@ function byStack(stacks: Table, left_out: number, context: ViewContext): HTMLEle
       const text = textAt(data["location"], row);
       const state = textAt(data["state"], row);
       cell.title = text;
-      cell.append(h("span.fold", h("span", text)), state === "both" ? "" : h("small.dim.state", ` ${state}`));
+      cell.append(
+        h("span.fold", h("span", { title: text }, text), state !== "both" && h("small.dim.state", ` ${state}`)),
+      );
     },
   };
   const tell = (row: number): void => {
