@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Compare, ComparedCategory, Pair, Table } from "../lib/payload.js";
+import { largestOf } from "../lib/rows.js";
 import {
   axisEnd,
   categoryRows,
@@ -9,7 +10,6 @@ import {
   fromZero,
   labelEvery,
   mean,
-  mostChanged,
   pairOf,
   percentOf,
   picked,
@@ -173,9 +173,11 @@ describe("changes of memory", () => {
   };
 
   it("are drawn on the scale of the largest in either direction", () => {
-    expect(mostChanged(table)).toBe(4096);
-    expect(mostChanged({ ...table, data: { change_bytes: Float64Array.of(Number.NaN) }, rows: 1 })).toBe(0);
-    expect(mostChanged(NO_TABLE)).toBe(0);
+    expect(largestOf(table, "change_bytes")).toBe(4096);
+    expect(largestOf({ ...table, data: { change_bytes: Float64Array.of(Number.NaN) }, rows: 1 }, "change_bytes")).toBe(
+      0,
+    );
+    expect(largestOf(NO_TABLE, "change_bytes")).toBe(0);
   });
 
   it("have a plus where they grew", () => {

@@ -219,7 +219,7 @@ def _of_stacks(activity: Activity, trace: Trace) -> _Ran:
     lines = [_first_person_call(str(text)) for text in stacks.frame.tolist()]
     row_of = _numbered(line for line in lines if line is not None)
     count = len(row_of)
-    rows: dict[Place | None, int] = {**row_of, None: count}
+    rows = positions([*row_of, None])
     line_row = np.array([rows[line] for line in lines], np.int64)
     # The last one is that of no stack.
     inner = np.array([rows[line] for line in [*_outwards(lines, stacks), None]], np.int64)

@@ -6,11 +6,12 @@ import { h } from "../../lib/dom.js";
 import { bytesIn, byteUnit, count } from "../../lib/format.js";
 import { downloadButton, heading, tableFilter } from "../../lib/parts.js";
 import type { Pair, Table } from "../../lib/payload.js";
+import { largestOf } from "../../lib/rows.js";
 import { type ColumnSpec, type TableHandle, table } from "../../lib/table.js";
 import { capital } from "../../lib/unit.js";
 import type { ViewContext } from "../../lib/view.js";
 import { changeBar } from "./draw.js";
-import { mostChanged, withSign } from "./model.js";
+import { withSign } from "./model.js";
 
 /** The sections; none where neither run says anything about its memory. */
 export function memory({ memory }: Pair, context: ViewContext): HTMLElement[] {
@@ -97,7 +98,7 @@ function byStack(stacks: Table, left_out: number, context: ViewContext): HTMLEle
 
 /** Bytes before and after, the change with its sign, and as a bar. */
 function figures(from: Table, context: ViewContext): ColumnSpec[] {
-  const most = mostChanged(from);
+  const most = largestOf(from, "change_bytes");
   const unit = byteUnit(most);
   const end = bytesIn(most, unit);
   const change = (row: number): number => numberAt(from.data["change_bytes"], row);
@@ -115,8 +116,6 @@ function figures(from: Table, context: ViewContext): ColumnSpec[] {
     { key: "after_bytes" },
     {
       key: "change_bytes",
-      kind: "number",
-      label: `${labelOf(from, "change_bytes")} ${unit}`,
       cell: (row, cell) => {
         cell.textContent = withSign(bytesIn(change(row), unit), change(row));
       },
@@ -124,5 +123,3 @@ function figures(from: Table, context: ViewContext): ColumnSpec[] {
     ...(most ? [bar] : []),
   ];
 }
-
-const labelOf = (from: Table, key: string): string => from.columns.find((column) => column.key === key)?.label ?? key;

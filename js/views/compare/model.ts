@@ -1,8 +1,7 @@
 /** What Compare draws, without drawing it. */
 
-import { numberAt } from "../../lib/codec.js";
 import { MISSING, num, signed } from "../../lib/format.js";
-import type { Compare, ComparedCategory, Pair, Table } from "../../lib/payload.js";
+import type { Compare, ComparedCategory, Pair } from "../../lib/payload.js";
 import { CATEGORIES, type CategoryKey } from "../../lib/payload.js";
 import { niceMax, ticks } from "../../lib/scale.js";
 import { capital, unitOf } from "../../lib/unit.js";
@@ -119,14 +118,6 @@ export function compact(value: number | null, digits: number): string {
     return `${num(value / scale, 1)}${letter}`;
   }
   return num(value, digits);
-}
-
-/** The largest change of bytes in either direction; 0 where none is known. */
-export function mostChanged(from: Table): number {
-  let most = 0;
-  for (let row = 0; row < from.rows; row++)
-    most = Math.max(most, Math.abs(numberAt(from.data["change_bytes"], row)) || 0);
-  return most;
 }
 
 /** The text of a change, with a plus where it is one: the minus is part of it already. */

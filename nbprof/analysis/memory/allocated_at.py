@@ -104,17 +104,17 @@ def lines(code: Code, activity: act.Activity, events: Events, allocations: Alloc
     """
     spans = _Spans(activity, events, allocations)
     if code.times is not None and _same_clock(code, events):
-        found = _recorded(code, code.times, spans)
+        located = _recorded(code, code.times, spans)
     elif code.python is not None and code.origin_ns:
-        found = _sampled(code, code.python, spans, allocations.kind)
+        located = _sampled(code, code.python, spans, allocations.kind)
     else:
         count = len(allocations.event)
-        found = Lines(np.full(count, "", object), np.full(count, NOT_RECORDED, object))
-    found.source[(found.line == "") & ~spans.is_waited_for & (found.source != NOT_RECORDED)] = (
-        OTHER_THREAD
-    )
-    _by_calls(activity, allocations.op, code.cells, found)
-    return found
+        located = Lines(np.full(count, "", object), np.full(count, NOT_RECORDED, object))
+    located.source[
+        (located.line == "") & ~spans.is_waited_for & (located.source != NOT_RECORDED)
+    ] = OTHER_THREAD
+    _by_calls(activity, allocations.op, code.cells, located)
+    return located
 
 
 def _same_clock(code: Code, events: Events) -> bool:
@@ -154,8 +154,8 @@ def _widest(ops: TorchOps) -> Int64s:
     widest = np.arange(len(ops))
     is_op = ops.kind == act.TORCH_OP
     for level in nesting.levels(ops.parent.astype(np.int32))[1:]:
-        inside = level[is_op[level] & is_op[ops.parent[level]]]
-        widest[inside] = widest[ops.parent[inside]]
+        nested = level[is_op[level] & is_op[ops.parent[level]]]
+        widest[nested] = widest[ops.parent[nested]]
     return widest
 
 
@@ -213,7 +213,7 @@ def _sampled(code: Code, python: Python, spans: _Spans, kind: Int64s) -> Lines:
     return Lines(line, source)
 
 
-def _by_calls(activity: act.Activity, op: Int64s, cells: Mapping[str, int], found: Lines) -> None:
+def _by_calls(activity: act.Activity, op: Int64s, cells: Mapping[str, int], located: Lines) -> None:
     """Fill in the lines that are unknown by the calls that PyTorch's profiler recorded around an
     op, or around the forward op that one of the backward pass belongs to.
     """
@@ -221,19 +221,19 @@ def _by_calls(activity: act.Activity, op: Int64s, cells: Mapping[str, int], foun
     from nbprof.analysis.lines import person_calls
 
     stacks, ops = activity.torch_stacks, activity.torch_ops
-    unknown = np.flatnonzero(found.line == "")
+    unknown = np.flatnonzero(located.line == "")
     if stacks is None or not len(stacks.frame) or not len(unknown):
         return
     places = person_calls(stacks)
     texts = [""] * (len(places) + 1)
-    for code, place in enumerate(places):
-        if place is not None:
-            cell, line = place
+    for code, call in enumerate(places):
+        if call is not None:
+            cell, line = call
             texts[code] = location(_file(cell) if cell.isdigit() else cell, line, cells, short=True)
     stack = np.append(np.where(ops.forward >= 0, ops.stack[ops.forward], ops.stack), -1)
     line_of_call = np.array(texts, object)[stack[op[unknown]]]
-    found.line[unknown] = line_of_call
+    located.line[unknown] = line_of_call
     is_known = line_of_call != ""
-    found.source[unknown[is_known]] = CALLS
-    never = (found.source == NOT_RECORDED) & (found.line == "")
-    found.source[never] = NO_CALL
+    located.source[unknown[is_known]] = CALLS
+    never = (located.source == NOT_RECORDED) & (located.line == "")
+    located.source[never] = NO_CALL

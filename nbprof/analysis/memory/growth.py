@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -140,7 +141,7 @@ def _median_slope(least: Int64s) -> float:
     return float(np.median((least[later] - least[earlier]) / (later - earlier)))
 
 
-def _never_freed(timeline: pd.DataFrame, in_steps: Int64s, grown: int) -> dict[str, str]:
+def _never_freed(timeline: pd.DataFrame, in_steps: Int64s, grown: int) -> dict[str, Any]:
     """Op and shape of the blocks with most of the memory that was never freed, if it is at least
     half of the growth.
     """

@@ -16,9 +16,7 @@ from nbprof.analysis.figures import sum_of_known
 from nbprof.analysis.memory import viewer as memory_viewer
 from nbprof.core.errors import NbprofError, ReadError
 from nbprof.core.factorize import unique_rows
-from nbprof.core.memory_roles import ARGUMENTS, CONSTANTS, OUTPUTS, TEMPORARIES
 from nbprof.core.trace import Module
-from nbprof.dialects import device_peaks
 from nbprof.hlo import buffers as hlo_buffers
 from nbprof.hlo.hlo import Program
 from nbprof.schema import frames
@@ -26,12 +24,7 @@ from nbprof.schema import frames
 NO_ASSIGNMENT = "no buffer assignment"
 NOT_READ = "not read, because there are too many programs; open its host separately"
 _MOST_NAMED = 5
-_COLUMN_OF_ROLE = {
-    ARGUMENTS: "argument_bytes",
-    OUTPUTS: "output_bytes",
-    CONSTANTS: "constant_bytes",
-    TEMPORARIES: "temporary_bytes",
-}
+_COLUMNS = ("argument_bytes", "output_bytes", "constant_bytes", "temporary_bytes")
 _PARTS = (
     memory_viewer.PARAMETER,
     memory_viewer.OUTPUT,
@@ -188,14 +181,16 @@ def roles(modules: pd.DataFrame) -> pd.DataFrame:
     """Memory by role at the peak of each compiled program, as the compiler planned it: the columns
     of `p.memory.roles`, in the order of `modules`, most first.
     """
+    from nbprof.core.memory_roles import OF_PROGRAMS
+
     planned = modules[modules["peak_bytes"].notna()].reset_index(drop=True)
     parts = []
-    for role, column in _COLUMN_OF_ROLE.items():
+    for role, column in zip(OF_PROGRAMS, _COLUMNS, strict=True):
         sizes = planned[column].astype("int64")
         percent = 100 * sizes / planned["peak_bytes"].astype("int64").clip(lower=1)
         part = {"memory_id": planned["module"], "role": role, "bytes": sizes, "percent": percent}
         parts.append(pd.DataFrame(part))
-    rows = pd.concat(parts).assign(blocks=pd.NA)
+    rows = pd.concat(parts).assign(blocks=np.nan)
     order = np.lexsort((-rows["bytes"].to_numpy(np.int64), rows.index.to_numpy(np.int64)))
     rows = rows.iloc[order]
     return frames.typed("memory.roles", rows[rows["bytes"] > 0].reset_index(drop=True))
@@ -213,15 +208,17 @@ def device_bytes(devices: pd.DataFrame, allocators: pd.DataFrame) -> int | None:
     allocators : DataFrame
         The rows of `p.memory.summary` that are of devices.
     """
-    stated = devices["memory_bytes"]
-    if not len(stated) or stated.isna().any():
+    from nbprof.dialects import device_peaks
+
+    sizes = devices["memory_bytes"]
+    if not len(sizes) or sizes.isna().any():
         named = [device_peaks.capacity_bytes(str(name)) for name in devices["name"]]
-        stated = pd.Series(named, dtype="float64")
-    if not len(stated) or stated.isna().any():
-        stated = allocators["capacity_bytes"]
-    if not len(stated) or stated.isna().any():
+        sizes = pd.Series(named, dtype="float64")
+    if not len(sizes) or sizes.isna().any():
+        sizes = allocators["capacity_bytes"]
+    if not len(sizes) or sizes.isna().any():
         return None
-    smallest = int(stated.min())
+    smallest = int(sizes.min())
     if smallest <= 0:
         return None
     return smallest

@@ -140,10 +140,12 @@ def _unfreed(
     )
     kind = table.groupby(["memory_id", "role", "op", "module"], sort=False).ngroup()
     allocations = Allocations(
-        timeline["order"].to_numpy(np.int64)[begun], blocks.around[begun], kind.to_numpy(np.int64)
+        timeline["order"].to_numpy(np.int64)[begun],
+        blocks.around[begun],
+        kind.to_numpy().astype(np.int64),
     )
-    found = lines(code, activity, events, allocations)
-    table = table.assign(line=found.line, line_source=found.source)
+    places = lines(code, activity, events, allocations)
+    table = table.assign(line=places.line, line_source=places.source)
     by_place = table.groupby(
         ["memory_id", "role", "op", "module", "line", "line_source"], sort=False
     )

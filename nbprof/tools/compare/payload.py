@@ -321,14 +321,14 @@ def _memory(before: Side, after: Side) -> ComparedMemory:
     moment = ""
     if len(roles):
         moment = _MOMENTS[roles["moment"].iloc[0]]
-    shown = stacks.head(MOST_STACKS)
-    texts = {key: shown[key].map(_shortened) for key in ("location", "stack", "before_stack")}
+    largest = stacks.head(MOST_STACKS)
+    texts = {key: largest[key].map(_shortened) for key in ("location", "stack", "before_stack")}
     return ComparedMemory(
         roles=table(roles, "comparison.memory", _ROLES),
         moment=moment,
         reason=reason,
-        stacks=table(shown.assign(**texts), "comparison.allocator", _STACKS),
-        stacks_left_out=len(stacks) - len(shown),
+        stacks=table(largest.assign(**texts), "comparison.allocator", _STACKS),
+        stacks_left_out=len(stacks) - len(largest),
         stacks_reason=stacks_reason,
     )
 
