@@ -223,7 +223,7 @@ function byOp(
       "By op",
       "what each op itself allocated and freed over the recording",
       h(
-        "span.tools",
+        "span.actions",
         tableFilter(ops.rows, "Filter ops", (text) => handle.setFilter(text)),
         downloadButton("nbprof-memory-ops.csv", () => handle.csv()),
       ),
