@@ -274,6 +274,18 @@ export function field(
   };
 }
 
+/** Rows from which on a filter helps. */
+const MANY = 15;
+
+/** The filter of a table with so many rows; nothing of a few. */
+export function tableFilter(
+  rows: number,
+  placeholder: string,
+  onInput: (text: string) => string | null,
+): HTMLElement | null {
+  return rows > MANY ? field(placeholder, onInput).element : null;
+}
+
 /** A drop-down list with its name inside the frame: "Where Any". */
 export function picker<T extends string>(
   label: string,

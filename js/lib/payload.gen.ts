@@ -1067,6 +1067,7 @@ export interface Pair {
   kernels: Table;
   kernels_left_out: number;
   small_us: SmallChanges;
+  memory: ComparedMemory;
   markdown: string;
 }
 
@@ -1105,4 +1106,14 @@ export interface ComparedFinding {
 export interface SmallChanges {
   ops: number;
   kernels: number;
+}
+
+/** Memory before and after. See nbprof.tools.compare.parts. */
+export interface ComparedMemory {
+  roles: Table;
+  moment: string;
+  reason: string;
+  stacks: Table;
+  stacks_left_out: number;
+  stacks_reason: string;
 }

@@ -95,6 +95,10 @@ export function firstDirection(table: Table, key: string): boolean {
 /** Every row, in the order of the payload. */
 export const allRows = (table: Table): Uint32Array => new Uint32Array(table.rows).map((_, i) => i);
 
+/** The largest number of a column, whatever its sign. */
+export const largestOf = (table: Table, key: string): number =>
+  allRows(table).reduce((most, row) => Math.max(most, Math.abs(numberAt(table.data[key], row)) || 0), 0);
+
 /** The largest number of a column; 0 where there is none above. */
 export const mostOf = (table: Table, key: string): number =>
   allRows(table).reduce((most, row) => Math.max(most, numberAt(table.data[key], row) || 0), 0);

@@ -13,7 +13,7 @@ import { byteUnit, MISSING } from "./format.js";
 import { nameNode } from "./name.js";
 import { copyText } from "./parts.js";
 import type { Table } from "./payload.js";
-import { allRows, filterRows, firstDirection, matcher, mostOf, type Sort, sortRows, textKeys } from "./rows.js";
+import { allRows, filterRows, firstDirection, largestOf, matcher, type Sort, sortRows, textKeys } from "./rows.js";
 
 export type { ColumnSpec } from "./columns.js";
 
@@ -265,7 +265,7 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
     units = new Map();
     for (const column of columns) {
       if (column.kind !== "bytes") continue;
-      units.set(column.key, byteUnit(mostOf(data, column.key)));
+      units.set(column.key, byteUnit(largestOf(data, column.key)));
     }
     let next = base ?? allRows(data);
     if (where) next = next.filter(where);

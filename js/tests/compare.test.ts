@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { Compare, ComparedCategory, Pair } from "../lib/payload.js";
+import type { Compare, ComparedCategory, Pair, Table } from "../lib/payload.js";
+import { largestOf } from "../lib/rows.js";
 import {
   axisEnd,
   categoryRows,
@@ -12,6 +13,7 @@ import {
   pairOf,
   percentOf,
   picked,
+  withSign,
 } from "../views/compare/model.js";
 
 const NO_TABLE = { columns: [], data: {}, rows: 0 };
@@ -42,6 +44,7 @@ const made = (before: number, after: number, categories: ComparedCategory[] = []
   kernels: NO_TABLE,
   kernels_left_out: 0,
   small_us: { ops: 0, kernels: 0 },
+  memory: { roles: NO_TABLE, moment: "", reason: "", stacks: NO_TABLE, stacks_left_out: 0, stacks_reason: "" },
   markdown: "",
 });
 
@@ -159,5 +162,28 @@ describe("numbers", () => {
       "–",
       "6.20",
     ]);
+  });
+});
+
+describe("changes of memory", () => {
+  const table: Table = {
+    columns: [],
+    data: { change_bytes: Float64Array.of(1024, -4096, Number.NaN) },
+    rows: 3,
+  };
+
+  it("are drawn on the scale of the largest in either direction", () => {
+    expect(largestOf(table, "change_bytes")).toBe(4096);
+    expect(largestOf({ ...table, data: { change_bytes: Float64Array.of(Number.NaN) }, rows: 1 }, "change_bytes")).toBe(
+      0,
+    );
+    expect(largestOf(NO_TABLE, "change_bytes")).toBe(0);
+  });
+
+  it("have a plus where they grew", () => {
+    expect(withSign("1.0", 1024)).toBe("+1.0");
+    expect(withSign("−4.0", -4096)).toBe("−4.0");
+    expect(withSign("0.00", 1)).toBe("0.00");
+    expect(withSign("–", Number.NaN)).toBe("–");
   });
 });

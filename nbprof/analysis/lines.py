@@ -28,6 +28,7 @@ from nbprof.schema import frames
 
 if TYPE_CHECKING:
     from nbprof.analysis.python import Python
+    from nbprof.core.callstacks import Stacks
 
 Floats = npt.NDArray[np.float64]
 
@@ -218,12 +219,10 @@ def _of_stacks(activity: Activity, trace: Trace) -> _Ran:
     lines = [_first_person_call(str(text)) for text in stacks.frame.tolist()]
     row_of = _numbered(line for line in lines if line is not None)
     count = len(row_of)
-    line_row = np.array([count if line is None else row_of[line] for line in lines], np.int64)
-    # The nearest line outwards; the frame above has a lower code. The last one is that of no stack.
-    inner = np.append(line_row, count)
-    for code, above in enumerate(stacks.above.tolist()):
-        if inner[code] == count and above >= 0:
-            inner[code] = inner[above]
+    rows = positions([*row_of, None])
+    line_row = np.array([rows[line] for line in lines], np.int64)
+    # The last one is that of no stack.
+    inner = np.array([rows[line] for line in [*_outwards(lines, stacks), None]], np.int64)
     host = np.full(count + 1, np.nan)
     calls: list[int | None] = [None] * count
     events, python = trace.events, activity.torch_calls
@@ -242,6 +241,20 @@ def _of_stacks(activity: Activity, trace: Trace) -> _Ran:
         device = _divided(inner[stack], ops.device_own.astype(np.float64), count)
         device[-1] = events.duration[_work(activity)].sum() / 1e6 - device[:-1].sum()
     return _Ran(list(row_of), calls, host, device)
+
+
+def person_calls(stacks: Stacks) -> list[Place | None]:
+    """By stack, its innermost call of the person's code; None without any."""
+    return _outwards([_first_person_call(str(text)) for text in stacks.frame.tolist()], stacks)
+
+
+def _outwards(calls: list[Place | None], stacks: Stacks) -> list[Place | None]:
+    """By stack, the nearest call outwards that is not None; the frame above has a lower code."""
+    nearest = [*calls]
+    for code, above in enumerate(stacks.above.tolist()):
+        if nearest[code] is None and above >= 0:
+            nearest[code] = nearest[above]
+    return nearest
 
 
 def _first_person_call(frames_of_stack: str) -> Place | None:

@@ -518,6 +518,23 @@ class Python:
         """Sampled time of the cell's thread, in ns."""
         return float(self.weight[self.samples.thread == 0].sum())
 
+    def person_lines(self) -> tuple[Int64s, npt.NDArray[np.object_]]:
+        """When the cell's thread was sampled in the person's code, in ns since 1970, and the
+        innermost line of that code, as `Cell [3]:12`.
+        """
+        from nbprof.analysis.input.workers import location
+
+        samples = self.samples
+        rows = np.flatnonzero(samples.thread == 0)
+        node = self._person[samples.node[rows]]
+        rows, node = rows[node >= 0], node[node >= 0]
+        files = [samples.functions[place.function].file for place in samples.places]
+        texts = [
+            location(file, place.line, self.cells, short=True)
+            for file, place in zip(files, samples.places, strict=True)
+        ]
+        return samples.at[samples.sample[rows]], np.array(texts, object)[self._line_of_node[node]]
+
     @cached_property
     def host_lines(self) -> dict[tuple[str, int], float]:
         """Nanoseconds of the cell's thread by cell and line, the innermost line of a cell each

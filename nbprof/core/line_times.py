@@ -42,6 +42,15 @@ class LineTimes:
     line: Int32s
     truncated: bool = False
 
+    def running(self, time_ns: Int64s) -> Int64s:
+        """Position in `lines` of the line that ran at some moments, in ns since 1970; -1 where none
+        of a cell did.
+        """
+        change = np.searchsorted(self.times, time_ns, side="right") - 1
+        # The last change is the end of the recording.
+        during = (change >= 0) & (change < len(self.times) - 1)
+        return np.where(during, np.abs(self.line.astype(np.int64))[change] - 1, -1)
+
     def packed(self) -> dict[str, Any]:
         """The same as plain values for JSON."""
         rows = (

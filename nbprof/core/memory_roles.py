@@ -12,6 +12,9 @@ TEMPORARIES = "temporaries"
 COMMUNICATION = "communication"
 UNKNOWN = "unknown"
 RESERVED = "reserved, not allocated"
+ARGUMENTS = "arguments"
+OUTPUTS = "outputs"
+CONSTANTS = "constants"
 
 IN_USE = (
     PARAMETERS,
@@ -25,6 +28,9 @@ IN_USE = (
     UNKNOWN,
 )
 """Roles of memory in use, which add up to it; in the order in which they are stacked."""
+
+OF_PROGRAMS = (ARGUMENTS, OUTPUTS, CONSTANTS, TEMPORARIES)
+"""Roles of the memory of a compiled program, which add up to its peak."""
 
 TENSORS = "nbprof_tensors"
 """Key of the metadata of a PyTorch trace: the tensors of models and optimizers that were alive when

@@ -24,6 +24,7 @@ from nbprof.tools.plot import displayed
 if TYPE_CHECKING:
     from bokeh.model import Model
 
+    from nbprof.analysis.compare.compare import SideMemory
     from nbprof.sources.locate import Source
     from nbprof.tools.compare.parts import Compare
     from nbprof.tools.payloads import Payload
@@ -166,14 +167,33 @@ class Comparison(ShownByMarimo):
 
     @property
     def memory(self) -> pd.DataFrame:
-        """What memory at the peak is used for before and after, largest change first.
+        """What memory is used for before and after, largest change first.
 
-        Of the allocator with the largest peak of each run, on devices where there are some. Empty
-        where the roles of one of them are unknown (`p.memory.roles`).
+        At the peak (`p.memory.roles`) of the allocator with the largest peak of each run, on
+        devices where there are some; else at snapshots of PyTorch's allocator, of the device with
+        the most reserved memory (`p.allocator.roles`); else as the compiler planned the program
+        with the largest peak. `moment` says which. Of a run without roles all bytes are missing,
+        with the reason. Empty where neither run has any.
         """
         from nbprof.analysis.compare import memory
 
-        return memory.roles(*(run.memory_roles_of_leading for run in self._runs[:2]))
+        return memory.roles(*self._memories())
+
+    @property
+    def allocator(self) -> pd.DataFrame:
+        """Bytes in use at two snapshots of PyTorch's allocator by the stack that allocated them,
+        largest change first: which stack holds more than before, which is new.
+
+        Stacks are the same if all frames are; `moved` are stacks whose numbers of lines differ, as
+        after an edit, where one is left on each side. Empty unless both runs have a snapshot.
+        """
+        from nbprof.analysis.compare import memory
+
+        return memory.stacks(*self._memories())
+
+    def _memories(self) -> tuple[SideMemory, SideMemory]:
+        before, after = self._sides[:2]
+        return before.memory(), after.memory()
 
     @property
     def steps(self) -> pd.DataFrame:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nbprof.analysis.compare.compare import Side
+from nbprof.analysis.compare.compare import Side, SideMemory
+from nbprof.core.guard import FrameError
 from nbprof.tools import header
 
 if TYPE_CHECKING:
@@ -49,8 +51,24 @@ def _side(run: Run, label: str) -> Side:
         advice=run.advice,
         workers=max(workers, default=None),
         bare=run.bare_steps,
+        memory=cache(lambda: _memory(run)),
         **of_capture,
     )
+
+
+def _memory(run: Run) -> SideMemory:
+    allocator = run.allocator
+    try:
+        return SideMemory(
+            peak=run.memory_roles_of_leading,
+            snapshot=allocator.roles_of_leading,
+            plan=run.programs.roles_of_leading,
+            stacks=allocator.by_stack,
+            has_allocations=len(run.memory_summary) > 0,
+        )
+    except FrameError as error:
+        # The rest of the comparison does not depend on it.
+        return SideMemory(failure=str(error))
 
 
 def _environment(run: Run) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nbprof.schema.columns import Col, size, text
+from nbprof.schema.columns import Col, count, size, text
 
 
 def _number(name: str, unit: str, label: str, help: str, digits: int) -> Col:
@@ -129,9 +129,38 @@ SCHEMA: dict[str, list[Col]] = {
     ],
     "comparison.memory": [
         text("role", "Role", "What the memory is used for, as in p.memory.roles."),
-        size("before_bytes", "Before", "Bytes at the peak before.", "Int64"),
-        size("after_bytes", "After", "Bytes at the peak after.", "Int64"),
-        size("change_bytes", "Change", "After minus before.", "Int64"),
+        text(
+            "moment",
+            "Moment",
+            "peak, snapshot of PyTorch's allocator (p.allocator.roles), or plan of a compiled"
+            " program.",
+        ),
+        size("before_bytes", "Before", "Bytes of that before; missing if unknown.", "Int64"),
+        size("after_bytes", "After", "Bytes of that after; missing if unknown.", "Int64"),
+        size("change_bytes", "Change", "After minus before; missing if one is unknown.", "Int64"),
+        text("reason", "Why missing", "Why bytes are missing; empty where none are."),
+    ],
+    "comparison.allocator": [
+        count("device", "GPU", "Device number."),
+        text("location", "Allocated at", "As in p.allocator.blocks, after the change.", "code"),
+        text(
+            "state",
+            "State",
+            "both, moved (only numbers of lines differ), new (no block before) or gone (no block"
+            " after).",
+        ),
+        size("before_bytes", "Before", "Blocks in use at the snapshot before."),
+        size("after_bytes", "After", "Blocks in use at the snapshot after."),
+        size("change_bytes", "Change", "After minus before."),
+        count("before_blocks", "Blocks before", "Number of these blocks before."),
+        count("after_blocks", "Blocks after", "Number of these blocks after."),
+        text(
+            "stack",
+            "Stack",
+            "Stack frames of the allocation after the change, innermost first, one per line.",
+            "code",
+        ),
+        text("before_stack", "Stack before", "The frames of a moved stack before.", "code"),
     ],
     "comparison.steps": [
         text("run", "Run", "before or after."),

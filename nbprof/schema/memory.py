@@ -76,14 +76,19 @@ SCHEMA: dict[str, list[Col]] = {
         size("increase_bytes", "Self increase", "Allocated minus freed."),
     ],
     "memory.roles": [
-        text("memory_id", "Memory", "Name of the allocator."),
+        text(
+            "memory_id",
+            "Memory",
+            "Name of the allocator; of a compiled program where none was recorded.",
+        ),
         text("role", "Role", "What the memory is used for; unknown where nothing proves it."),
         size("bytes", "In use", "Memory of this role at the peak."),
         percent("percent", "% in use", "Share of the bytes in use; none of memory not in use."),
         count(
             "blocks",
             "Blocks",
-            "Blocks of the allocator; missing where some were allocated before the recording.",
+            "Blocks of the allocator; missing where some were allocated before the recording, and"
+            " of compiled programs.",
             "Int64",
         ),
     ],
@@ -122,6 +127,19 @@ SCHEMA: dict[str, list[Col]] = {
         text("op", "Op", "Op that allocated the blocks; empty outside of ops.", "code"),
         text(
             "module", "Module", "Modules around the op, where Python's calls were recorded.", "code"
+        ),
+        text(
+            "line",
+            "Allocated at",
+            "Innermost line of your code that allocated the blocks; of sampled stacks, that of the"
+            " blocks during whose allocation one was sampled. Empty if unknown.",
+            "code",
+        ),
+        text(
+            "line_source",
+            "Line known by",
+            "recorded lines (%%nbprof --stacks), sampled stacks, recorded calls of PyTorch's"
+            " profiler, which have the first line of the function; or why it is unknown.",
         ),
         count("steps", "Steps", "Steps, without the last one, that left such blocks behind."),
         count("blocks", "Blocks", "Blocks allocated in these steps and never freed."),

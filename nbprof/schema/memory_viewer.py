@@ -29,9 +29,32 @@ SCHEMA: dict[str, list[Col]] = {
             "Int64",
         ),
         size(
+            "argument_bytes",
+            "Arguments",
+            "Of the peak, arguments, with results that take their memory; the four parts add up to"
+            " it.",
+            "Int64",
+        ),
+        size("output_bytes", "Outputs", "Of the peak, results in memory of their own.", "Int64"),
+        size("constant_bytes", "Constants", "Of the peak, constants.", "Int64"),
+        size("temporary_bytes", "Temporaries", "Of the peak, temporary buffers.", "Int64"),
+        size(
             "total_bytes",
             "Allocated",
             "Total size of the buffer allocations, excluding thread-local ones.",
+            "Int64",
+        ),
+        size(
+            "capacity_bytes",
+            "Device memory",
+            "Memory of a device, the smallest if they differ; missing if it is unknown, or less"
+            " than the peak of a program that ran.",
+            "Int64",
+        ),
+        size(
+            "spare_bytes",
+            "To spare",
+            "Device memory minus the peak of this program alone; negative if it does not fit.",
             "Int64",
         ),
         Col(

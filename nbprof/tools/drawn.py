@@ -52,6 +52,7 @@ _ADDED: dict[str, list[Col]] = {
         ),
     ],
     "comparison.categories": [_BAR],
+    "comparison.memory": [_BAR._replace(help=f"{_LEFT} memory.")],
     "comparison.ops": [
         _BAR._replace(
             help=(

@@ -18,7 +18,6 @@ from nbprof.analysis.compare import verdict as compare_verdict
 from nbprof.analysis.compare.compare import Side, plain_name
 from nbprof.analysis.compare.findings import findings
 from nbprof.analysis.steps.bare import BareSteps
-from nbprof.schema.frames import empty
 from tests.support.frames import below
 
 NO_OPS = pd.DataFrame({"where": [], "type": [], "op": [], "self_us": [], "occurrences": []})
@@ -447,7 +446,8 @@ def test_frames_are_as_declared(times):
         "verdict": pd.DataFrame([compare_verdict.record(found, a, b)]),
         "evidence": pd.DataFrame(found.evidence, columns=["ok", "text"]),
         "findings": findings(a, b),
-        "memory": compare_memory.roles(empty("memory.roles"), empty("memory.roles")),
+        "memory": compare_memory.roles(a.memory(), b.memory()),
+        "allocator": compare_memory.stacks(a.memory(), b.memory()),
         **{
             name: getattr(compare, name)(a, b)
             for name in ("figures", "steps", "categories", "ops", "kernels")

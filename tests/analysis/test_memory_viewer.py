@@ -205,6 +205,65 @@ def test_programs_of_several_hosts_are_told_apart_only_where_they_differ():
     assert pd.isna(frame.loc["jit_step(8) on c", "time_ms"])
 
 
+def test_a_program_fits_or_lacks_memory_by_so_much():
+    found = memory_modules.named([Module("j", 1, small(), 0)], ["a"])
+    (peak,) = memory_modules.frame(found, {})["peak_bytes"]
+
+    def of_device(capacity, times=None):
+        (row,) = memory_modules.frame(found, times or {}, capacity).to_dict("records")
+        return row["capacity_bytes"], row["spare_bytes"]
+
+    assert of_device(peak + 5) == (peak + 5, 5)
+    assert of_device(peak - 5) == (peak - 5, -5)
+    ran = {("a", 1): 2.0}
+    assert of_device(peak + 5, ran) == (peak + 5, 5)
+    # It has fitted, so the device has more than is stated.
+    assert all(pd.isna(value) for value in of_device(peak - 5, ran))
+    assert all(pd.isna(value) for value in of_device(None))
+
+
+def test_the_memory_of_a_device_is_stated_or_known_by_its_name_or_its_allocator():
+    def devices(*rows):
+        return pd.DataFrame(rows, columns=["name", "memory_bytes"])
+
+    none = pd.DataFrame({"capacity_bytes": pd.array([], "Int64")})
+    allocator = pd.DataFrame({"capacity_bytes": pd.array([7 * KIB], "Int64")})
+    sizes = devices(("TPU v4", 32 * KIB), ("TPU v4", 16 * KIB))
+    assert memory_modules.device_bytes(sizes, allocator) == 16 * KIB
+    one_unknown = devices(("TPU v4", 32 * KIB), ("TPU v4", None))
+    assert memory_modules.device_bytes(one_unknown, allocator) == 7 * KIB
+    assert memory_modules.device_bytes(one_unknown, none) is None
+    assert memory_modules.device_bytes(devices(("Tesla T4", None)), none) == int(14.56 * 2**30)
+    assert memory_modules.device_bytes(devices(), none) is None
+    assert memory_modules.device_bytes(devices(("GPU", 0)), none) is None
+
+
+def test_compiled_programs_have_roles_that_add_up_to_their_peak():
+    found = memory_modules.named(
+        [Module("j", 1, small(), 0), Module("broken", 2, small()[:40], 0)], ["a"]
+    )
+    modules = memory_modules.frame(found, {})
+    rows = memory_modules.roles(modules)
+    assert set(rows["memory_id"]) == {"j"}
+    assert rows["bytes"].sum() == modules["peak_bytes"].max()
+    assert rows["percent"].sum() == pytest.approx(100)
+    assert (rows["bytes"].diff().dropna() <= 0).all()
+    alive = memory_viewer.view(Program(small())).at_peak
+    words = {"Parameter": "arguments", "Output": "outputs", "Constant": "constants"}
+    roles = alive["category"].map(words).fillna("temporaries")
+    assert (
+        rows.set_index("role")["bytes"].to_dict()
+        == alive["size_bytes"].groupby(roles).sum().to_dict()
+    )
+    assert memory_modules.roles(modules.head(0)).equals(frames.empty("memory.roles"))
+
+
+def test_roles_of_programs_stand_where_no_allocator_was_recorded(tmp_path):
+    p = profile(tmp_path, xspace(hlo.metadata_plane(**{"jit_step(8)": (8, small())})))
+    assert p.memory.summary.empty
+    assert p.memory.roles["bytes"].sum() == p.memory_viewer["jit_step(8)"].peak_bytes
+
+
 def test_a_large_program_is_played_back_whole():
     count = 20_000
     frame = memory_modules.frame(

@@ -14,6 +14,7 @@ import nbprof
 from nbprof.capture import torch_tensors
 from nbprof.core.memory_roles import TENSORS
 from nbprof.profiles.load import load
+from tests.support.cells import run_cell
 
 BATCH, INPUTS, HIDDEN, CLASSES = 128, 64, 256, 10
 WEIGHTS = (INPUTS * HIDDEN, HIDDEN, HIDDEN * CLASSES, CLASSES)
@@ -44,8 +45,8 @@ def of_this_test_alone(monkeypatch, torch):
 def record(record):
     """Record a function that uses PyTorch and give the recording."""
 
-    def recorded(function):
-        return record(function, source="import torch", steps="all")
+    def recorded(function, **options):
+        return record(function, source="import torch", steps="all", **options)
 
     return recorded
 
@@ -162,7 +163,8 @@ def test_what_grew_from_one_run_to_another(mlp, record, profile):
     assert rows["change_bytes"].tolist() == sorted(rows["change_bytes"], key=abs, reverse=True)
     assert rows.loc["optimizer state", "change_bytes"] == PARAMETERS
     # Both models are there in both recordings.
-    assert rows.loc["parameters"].tolist() == [2 * PARAMETERS, 2 * PARAMETERS, 0]
+    sizes = ["before_bytes", "after_bytes", "change_bytes"]
+    assert rows.loc["parameters", sizes].tolist() == [2 * PARAMETERS, 2 * PARAMETERS, 0]
     assert rows["change_bytes"].sum() == sides[1].sum() - sides[0].sum()
 
 
@@ -196,6 +198,26 @@ def test_outputs_that_a_list_keeps_are_activations(mlp, record, profile):
     assert (p.memory.unfreed["steps"] > 1).tolist() == [True] * len(p.memory.unfreed)
     (finding,) = p.advice[p.advice["rule"] == "memory_growth"].to_dict("records")
     assert "allocated by aten::addmm (activations)" in finding["evidence"]
+
+
+def test_what_each_step_leaves_has_the_line_that_allocates_it(torch, record, profile):
+    cell = """kept = []
+for _ in range(24):
+    optimizer.zero_grad()
+    out = model(x)
+    out.sum().backward()
+    optimizer.step()
+    kept.append(out)
+"""
+    model = torch.nn.Linear(64, 10)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    names = {"model": model, "optimizer": optimizer, "x": torch.ones(128, 64)}
+    p = profile(record(lambda: run_cell("2", cell, names), stacks=True))
+    left = p.memory.unfreed.iloc[0]
+    assert (left["op"], left["steps"]) == ("aten::addmm", 23)
+    assert (left["line"], left["line_source"]) == ("Cell:4", "recorded lines")
+    (finding,) = p.advice[p.advice["rule"] == "memory_growth"].to_dict("records")
+    assert "allocated by aten::addmm (activations) at **Cell:4**." in finding["evidence"]
 
 
 def test_what_is_made_once_is_no_leak(mlp, record, profile):

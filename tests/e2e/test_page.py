@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import csv
 import io
+import pickle
 import re
 from collections import Counter
 from contextlib import closing
@@ -13,14 +14,18 @@ from pathlib import Path
 
 import pytest
 
+import nbprof
 from nbprof.display import codec
 from nbprof.profiles.load import load
 from nbprof.profiles.report import html
 from tests.e2e.axe import violations
 from tests.e2e.notebooks import wait_until_drawn
 from tests.support.build import profile
+from tests.support.caching_allocator import LOGGED, MIB, WEIGHT, Allocator, snapshot
 from tests.support.hlo import metadata_plane
 from tests.support.hlo_memory import large, small
+from tests.support.kineto import Kineto
+from tests.support.kineto import profile as of_torch
 from tests.support.profiles import real
 from tests.support.xspace import gpu_run, training_run, xspace
 from tests.views.test_op_profile import made as fused
@@ -444,3 +449,54 @@ def test_real_profiles_draw_in_every_tab(page, tmp_path, name):
         assert len(visit(page, tab).inner_text()) > 20, tab
     assert page.problems == []
     assert asked == []
+
+
+def test_tables_of_memory_are_filtered_by_op(page, tmp_path):
+    trace = Kineto()
+    total = 0
+    trace.step(0, 0, 1000)
+    for number in range(20):
+        size = (number + 1) * 1024
+        total += size
+        trace.op(f"aten::op{number}", 10 + 20 * number, 15)
+        trace.memory(12 + 20 * number, size, (number + 1) << 20, total, total, device=0)
+    open_page(page, of_torch(tmp_path, trace).save(tmp_path / "memory.html"))
+    pane = visit(page, "Memory")
+    for field, grid in (
+        # The smallest is among those that are folded.
+        ("Filter live ops", "Allocations live at the peak"),
+        ("Filter ops", "What ops allocated and freed in GPU 0"),
+    ):
+        names = pane.get_by_role("grid", name=grid).locator("td.name")
+        pane.get_by_label(field, exact=True).fill("op0")
+        assert names.all_inner_texts() == ["aten::op0"]
+        pane.get_by_label(field, exact=True).fill("")
+        assert names.count() > 1
+    assert page.problems == []
+
+
+def test_memory_of_two_snapshots_is_compared(page, tmp_path):
+    paths = []
+    for name, logged in (("early", 2), ("late", 9)):
+        device = Allocator()
+        device.alloc(3 * MIB, WEIGHT)
+        for _ in range(logged):
+            device.alloc(MIB // 2, LOGGED)
+        paths.append(tmp_path / f"{name}.pickle")
+        paths[-1].write_bytes(pickle.dumps(snapshot(device)))
+    open_page(page, nbprof.compare(*paths).save(tmp_path / "compared.html"))
+    stacks = page.get_by_role("grid", name="Memory by stack")
+    first = stacks.locator("tbody tr").first
+    assert first.locator("td").all_inner_texts()[:4] == [
+        "metrics.py:7 append",
+        "1.00",
+        "4.50",
+        "+3.50",
+    ]
+    frames = page.locator("section", has=stacks).locator(".lines")
+    assert frames.inner_text().splitlines() == ["metrics.py:7 append", "train.py:95 main"]
+    stacks.locator("tbody tr").nth(1).click()
+    assert frames.inner_text().splitlines()[-1] == "model.py:12 build"
+    roles = page.get_by_role("grid", name="Memory by role").locator("tbody tr")
+    assert roles.first.locator("td").first.inner_text() == "Unknown"
+    assert page.problems == []

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import base64
 import json
+import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,10 @@ import pytest
 import nbprof
 from nbprof.core.errors import NbprofError
 from nbprof.profiles.load import last, load
+from tests.analysis.test_memory_roles import Training
+from tests.support.caching_allocator import LOGGED, MIB, WEIGHT, Allocator, frame, snapshot
 from tests.support.kineto import Kineto
+from tests.support.kineto import profile as of_torch
 from tests.support.payloads import check
 from tests.support.profiles import real
 from tests.support.saved import payload_of
@@ -233,3 +238,73 @@ def test_a_tpu_against_a_gpu():
 def test_the_figure_is_of_both_average_steps(mended):
     plot = mended.figure(width=500)
     assert plot.y_range.factors == ["after: tf_mended", "before: tf_slow"]
+
+
+@pytest.fixture(scope="module")
+def snapshots(tmp_path_factory):
+    """Two snapshots of one program, which keeps more in the second."""
+    folder = tmp_path_factory.mktemp("snapshots")
+    paths = []
+    for name, logged in (("before", 2), ("after", 9)):
+        device = Allocator()
+        device.alloc(3 * MIB, WEIGHT)
+        for _ in range(logged):
+            device.alloc(MIB // 2, LOGGED)
+        if name == "after":
+            device.alloc(5 * MIB, [frame("<b>zanzibar|", "/srv/ann/zanzibar.py", 4)])
+        paths.append(folder / f"{name}.pickle")
+        paths[-1].write_bytes(pickle.dumps(snapshot(device)))
+    return nbprof.compare(*paths)
+
+
+def test_two_snapshots_are_compared_by_role_and_by_stack(snapshots):
+    before, after = snapshots.before.allocator, snapshots.after.allocator
+    rows = snapshots.memory.set_index("role")
+    assert set(rows["moment"]) == {"snapshot"}
+    for side, p in (("before_bytes", before), ("after_bytes", after)):
+        assert rows[side].sum() == p.summary["reserved_bytes"].sum()
+    stacks = snapshots.allocator
+    assert stacks["change_bytes"].sum() == (
+        after.summary["allocated_bytes"].sum() - before.summary["allocated_bytes"].sum()
+    )
+    assert stacks["state"].tolist() == ["new", "both", "both"]
+    new, logged, weight = stacks.to_dict("records")
+    assert new["location"] == "zanzibar.py:4 <b>zanzibar|"
+    assert (new["before_bytes"], new["before_blocks"], new["after_blocks"]) == (0, 0, 1)
+    assert (logged["before_blocks"], logged["after_blocks"]) == (2, 9)
+    assert logged["change_bytes"] == 7 * MIB // 2
+    assert weight["change_bytes"] == 0
+
+
+def test_the_comparison_of_snapshots_is_in_each_form(snapshots, tmp_path):
+    check(snapshots.payload(0), "Payload")
+    text, markdown = snapshots.text(), snapshots.markdown()
+    assert "Memory by role, at the snapshot:" in text
+    assert re.search(r"0 B → +\S+ MiB +\+\S+ MiB +zanzibar.py:4 <b>zanzibar\| \(new\)", text)
+    assert "| Memory by stack, at the snapshot | Before | After | Change |" in markdown
+    html = snapshots.mimebundle()[0]["text/html"]
+    assert "Memory by stack" in html
+    assert "<b>zanzibar" not in html
+    pair = snapshots.payload(0)["compare"]["pairs"][0]["memory"]
+    assert pair["moment"] == "at the snapshot"
+    assert (pair["reason"], pair["stacks_reason"], pair["stacks_left_out"]) == ("", "", 0)
+    saved = snapshots.save(tmp_path / "private.html", redact=True).read_text()
+    assert "zanzibar" not in saved
+    assert "zanzibar" not in snapshots.text(redact=True)
+
+
+def test_memory_by_role_is_missing_with_its_reason_where_it_was_not_recorded(tmp_path):
+    without = of_torch(tmp_path, torch_trace(), names=("without.pt.trace.json",))
+    recorded = of_torch(tmp_path, Training(), names=("recorded.pt.trace.json",))
+    c = nbprof.compare(without, recorded)
+    assert c.memory["before_bytes"].isna().all()
+    by_role = c.memory.set_index("role")["after_bytes"]
+    assert by_role.to_dict() == recorded.memory.roles.set_index("role")["bytes"].to_dict()
+    assert c.allocator.empty
+    assert "Before: allocations were not recorded." in c.text()
+    check(c.payload(0), "Payload")
+    twice = nbprof.compare(recorded, recorded)
+    assert set(twice.memory["change_bytes"]) == {0}
+    neither = nbprof.compare(without, without)
+    assert neither.memory.empty
+    assert "Memory by role" not in neither.text() + neither.markdown()

@@ -6,7 +6,7 @@ import { cutOf } from "../../lib/cut.js";
 import { h } from "../../lib/dom.js";
 import { num } from "../../lib/format.js";
 import { nameNode } from "../../lib/name.js";
-import { downloadButton, field, heading, link, segmented } from "../../lib/parts.js";
+import { downloadButton, heading, link, segmented, tableFilter } from "../../lib/parts.js";
 import type { Pair } from "../../lib/payload.js";
 import { CATEGORIES } from "../../lib/payload.js";
 import { type ColumnSpec, table } from "../../lib/table.js";
@@ -16,9 +16,6 @@ import { changeBar, zeroAxis } from "./draw.js";
 import { changed } from "./model.js";
 
 type Kind = "ops" | "kernels";
-
-/** Rows from which on a filter helps. */
-const MANY = 15;
 
 const WORDS = { ops: ["op", "Op"], kernels: ["kernel", "GPU kernel"] } as const;
 
@@ -131,7 +128,7 @@ function kindOf(
     );
   };
   tell(false);
-  const filter = data.rows > MANY ? field(`Filter ${word.toLowerCase()}s`, (text) => list.setFilter(text)) : null;
-  const tools = h("span.tools", switchKind, filter?.element, downloadButton(`${kind}-compared.csv`, list.csv));
+  const filter = tableFilter(data.rows, `Filter ${word.toLowerCase()}s`, (text) => list.setFilter(text));
+  const tools = h("span.tools", switchKind, filter, downloadButton(`${kind}-compared.csv`, list.csv));
   return [heading(`${word}s that changed most`, scope, tools), body, rest];
 }

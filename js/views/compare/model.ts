@@ -119,3 +119,7 @@ export function compact(value: number | null, digits: number): string {
   }
   return num(value, digits);
 }
+
+/** The text of a change, with a plus where it is one: the minus is part of it already. */
+export const withSign = (text: string, change: number): string =>
+  change > 0 && /[1-9]/.test(text) ? `+${text}` : text;

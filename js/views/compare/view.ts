@@ -11,6 +11,7 @@ import { cells, missingNote, plainTable } from "../breakdown.js";
 import { adviceCard } from "../overview/view.js";
 import { changes } from "./changes.js";
 import { averages, categoryTable, figures, stepDots } from "./draw.js";
+import { memory } from "./memory.js";
 import { categoryRows, pairOf, picked } from "./model.js";
 
 function answer(pair: Pair): HTMLElement {
@@ -140,6 +141,7 @@ export const render: View = (el, context) => {
       times(part, pair, context),
       ...[advised(pair, context)].filter((section) => section !== null),
       changes(pair, context, pair.after === part.home),
+      ...memory(pair, context),
       nextStep(part, pair, context),
     );
   };

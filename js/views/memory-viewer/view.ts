@@ -4,7 +4,7 @@ import { textAt } from "../../lib/codec.js";
 import { toCsv } from "../../lib/csv.js";
 import { clear, h, listen } from "../../lib/dom.js";
 import { bytesText, count, known, ms } from "../../lib/format.js";
-import { downloadButton, emptyView, figures, heading, picker, segmented } from "../../lib/parts.js";
+import { downloadButton, emptyView, figures, heading, picker, segmented, tableFilter } from "../../lib/parts.js";
 import type { ProgramMemory, ProgramSpace } from "../../lib/payload.js";
 import { type ColumnSpec, table } from "../../lib/table.js";
 import type { View } from "../../lib/view.js";
@@ -136,6 +136,7 @@ function alive(
     sort: { key: "size_bytes", descending: true },
     height: 320,
     onRow: pick,
+    filterKeys: ["buffer", "framework_op"],
     label: `Buffers of ${module.name} live at the peak`,
     signal,
   });
@@ -165,6 +166,7 @@ function alive(
       h(
         "span.actions",
         order,
+        tableFilter(buffers.rows, "Filter buffers", (text) => list.setFilter(text)),
         downloadButton("nbprof-program-memory.csv", () => toCsv(buffers, bySize)),
       ),
     ),

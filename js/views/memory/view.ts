@@ -6,7 +6,7 @@ import { toCsv } from "../../lib/csv.js";
 import { cutOf } from "../../lib/cut.js";
 import { clear, h, listen, marked } from "../../lib/dom.js";
 import { bytesText, count, known, ms, num, percent } from "../../lib/format.js";
-import { downloadButton, emptyView, figures, heading, link, picker, segmented } from "../../lib/parts.js";
+import { downloadButton, emptyView, figures, heading, link, picker, segmented, tableFilter } from "../../lib/parts.js";
 import type { MemoryId, Table } from "../../lib/payload.js";
 import { mostOf } from "../../lib/rows.js";
 import { swatch } from "../../lib/swatch.js";
@@ -213,6 +213,7 @@ function byOp(
       const name = textAt(ops.data.op, row);
       if (name) context.go("trace", { search: name, target: { kind: "op", name } });
     },
+    filterKeys: ["op"],
     label: `What ops allocated and freed in ${memory_id}`,
     signal,
   });
@@ -221,7 +222,11 @@ function byOp(
     heading(
       "By op",
       "what each op itself allocated and freed over the recording",
-      downloadButton("nbprof-memory-ops.csv", () => handle.csv()),
+      h(
+        "span.actions",
+        tableFilter(ops.rows, "Filter ops", (text) => handle.setFilter(text)),
+        downloadButton("nbprof-memory-ops.csv", () => handle.csv()),
+      ),
     ),
     holder,
     ops_left_out && h("p.more", ops_left_out),
@@ -280,10 +285,17 @@ function alive(el: HTMLElement, context: ViewContext, id: MemoryId, index: numbe
       const name = textAt(live.data.op, row);
       if (name) context.go("trace", { search: name, target: { kind: "op", name } });
     },
+    filterKeys: ["op"],
     label: `Allocations live at ${name}`,
     signal,
   });
   const line = h("p.more.smaller");
+  const filter = (text: string): string | null => {
+    // What is looked for may be among the smaller ones.
+    fold(!text);
+    if (text) clear(line);
+    return handle.setFilter(text);
+  };
   const fold = (folded: boolean): void => {
     handle.setRows(folded ? shown : null);
     clear(line);
@@ -308,6 +320,7 @@ function alive(el: HTMLElement, context: ViewContext, id: MemoryId, index: numbe
       h(
         "span.actions",
         known(time) && hasTrace(context.payload) && link("Show in trace →", () => context.go("trace", moment)),
+        tableFilter(live.rows, "Filter live ops", filter),
         downloadButton(`nbprof-memory-${index < 0 ? "peak" : "moment"}.csv`, () => toCsv(live, order)),
       ),
     ),

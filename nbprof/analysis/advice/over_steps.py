@@ -142,6 +142,11 @@ def _growth(facts: Facts, limit: Threshold) -> Found | None:
         details = ", ".join(filter(None, (growth.role, growth.shape)))
         if details:
             text += f" ({details})"
+        if growth.line:
+            place = "at"
+            if growth.in_function:
+                place = "in the function at"
+            text += f" {place} **{growth.line}**"
     text += "."
     severity = "medium"
     if growth.capacity is not None:

@@ -188,6 +188,29 @@ def holders(state: State, stacks: Stacks) -> pd.DataFrame:
     return table.sort_values("bytes", ascending=False, kind="stable").reset_index()
 
 
+def by_stack(replay: Replay, stacks: Stacks) -> pd.DataFrame:
+    """Blocks in use at the snapshot by the stack that allocated them: `device location stack blocks
+    bytes`.
+    """
+    used = replay.end().blocks
+    used = used[used["state"] != INACTIVE]
+    codes = used["stack"].to_numpy(np.int64)
+    rows = pd.DataFrame(
+        {
+            "device": replay.device,
+            "location": np.asarray(stacks.locations(codes), object),
+            "stack": np.asarray(stacks.texts(codes), object),
+            "size": used["size"].to_numpy(np.int64),
+        }
+    )
+    # Of deep stacks the text has no more than the innermost frames, which several may share.
+    return (
+        rows.groupby(["device", "stack"], sort=False)
+        .agg(location=("location", "first"), blocks=("size", "size"), bytes=("size", "sum"))
+        .reset_index()
+    )
+
+
 def segments(replays: Sequence[Replay], stacks: Stacks) -> pd.DataFrame:
     """One row per segment of the snapshot."""
     parts = []

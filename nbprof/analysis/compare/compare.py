@@ -24,9 +24,11 @@ from nbprof.analysis.figures import mean, percent, ratio
 from nbprof.analysis.steps.bare import BareSteps
 from nbprof.analysis.steps.steps import counted
 from nbprof.analysis.table import stacked
+from nbprof.schema import frames
 
 STEP = "step_time"
 BARE, RECORDED = "bare", "recorded"
+PEAK, SNAPSHOT, PLAN = "peak", "snapshot", "plan"
 _NOT_TIMED = "the recording did not time the steps of the cell"
 _COLLECTIVE = re.compile(
     r"nccl|rccl|hccl|nvshmem|all[-_]?reduce|all[-_]?gather|reduce[-_]?scatter|all[-_]?to[-_]?all"
@@ -39,6 +41,53 @@ _COPY_WITHIN = re.compile(r"memcpy\s*(dto?d|d2d|ptop|p2p)", re.IGNORECASE)
 _LAUNCH = re.compile(r"(cuda|hip)Launch|KernelLaunch|ExecutorState::Process", re.IGNORECASE)
 # Suffixes by which frameworks make names unique: model/dense_3/MatMul, fusion.12.
 _COPY_NUMBER = re.compile(r"[_.]\d+(?=$|[/:\[])")
+
+
+@dataclass(frozen=True)
+class SideMemory:
+    """The memory of one run of a comparison.
+
+    Attributes
+    ----------
+    peak : DataFrame
+        The rows of `p.memory.roles` of one allocator; none where nothing is known.
+    snapshot : DataFrame
+        The rows of `p.allocator.roles` of one device; none without a snapshot.
+    plan : DataFrame
+        The rows of `p.memory.roles` of one compiled program.
+    stacks : DataFrame
+        Blocks in use at the snapshot by the stack that allocated them: `device location stack
+        blocks bytes`.
+    has_allocations : bool
+        Whether allocations were recorded.
+    failure : str
+        Why nothing of it could be computed; empty where it could.
+    """
+
+    peak: pd.DataFrame = field(default_factory=lambda: frames.empty("memory.roles"))
+    snapshot: pd.DataFrame = field(default_factory=lambda: frames.empty("allocator.roles"))
+    plan: pd.DataFrame = field(default_factory=lambda: frames.empty("memory.roles"))
+    stacks: pd.DataFrame = field(default_factory=pd.DataFrame)
+    has_allocations: bool = False
+    failure: str = ""
+
+    def roles(self, moment: str) -> pd.DataFrame:
+        """The memory by role at `PEAK`, at `SNAPSHOT` or by `PLAN`."""
+        return {PEAK: self.peak, SNAPSHOT: self.snapshot, PLAN: self.plan}[moment]
+
+    def reason(self, moment: str) -> str:
+        """Why the roles of a moment are unknown; empty where they are known."""
+        if self.failure:
+            return self.failure
+        if len(self.roles(moment)):
+            return ""
+        if moment == SNAPSHOT:
+            return "there is no snapshot of PyTorch's allocator"
+        if moment == PLAN:
+            return "no compiled program has a plan of its memory"
+        if not self.has_allocations:
+            return "allocations were not recorded"
+        return "the use of the recorded allocations is unknown"
 
 
 @dataclass
@@ -69,6 +118,8 @@ class Side:
         The steps that ran without the profiler.
     options : mapping
         Options of the recording that cost time, by name; empty where not known.
+    memory : callable
+        Returns the memory of the run, which not every comparison needs.
     """
 
     label: str
@@ -86,6 +137,7 @@ class Side:
     workers: int | None = None
     bare: BareSteps = field(default_factory=lambda: BareSteps(reason=_NOT_TIMED))
     options: Mapping[str, str] = field(default_factory=dict)
+    memory: Callable[[], SideMemory] = SideMemory
 
     @property
     def times(self) -> Floats:
@@ -388,23 +440,7 @@ def _matched(
     b = b.assign(
         us=b["us"].astype("float64") * scale_b, calls=b["calls"].astype("float64") * scale_b
     )
-    if name:
-        b = b.assign(before_op="")
-        renamed = _renamed(a, b, keys, name)
-        # Under the new name the row is one; what it was called stays beside it.
-        b.loc[list(renamed), "before_op"] = a.loc[list(renamed.values()), name].to_numpy()
-        a = a.copy()
-        a.loc[list(renamed.values()), name] = b.loc[list(renamed), name].to_numpy()
-    table = a.merge(b, on=keys, how="outer", suffixes=("_a", "_b"), indicator=True, sort=False)
-    state = (
-        table.pop("_merge")
-        .astype(str)
-        .map({"both": "both", "left_only": "gone", "right_only": "new"})
-    )
-    if name:
-        table["before_op"] = table["before_op"].fillna("")
-        state = state.mask((table["before_op"] != "") & (state == "both"), "renamed")
-    table["state"] = state
+    table = joined(a, b, keys, name, plain_name)
     table = table.rename(
         columns={
             "us_a": "before_us",
@@ -417,21 +453,55 @@ def _matched(
     return table
 
 
-def _renamed(a: pd.DataFrame, b: pd.DataFrame, keys: list[str], name: str) -> dict[int, int]:
-    """Rows of `b` that are rows of `a` but for the numbers in their names: {row of b: row of a}."""
+def joined(
+    a: pd.DataFrame, b: pd.DataFrame, keys: list[str], name: str, plain: Callable[[str], str]
+) -> pd.DataFrame:
+    """Rows of both runs, joined by `keys`: the other columns of each, with `_a` and `_b` behind
+    their names, and `state`.
+
+    `name` is the key of which only `plain` must be equal where one row is left on each side, '' for
+    none. These rows have the name of `b`, that of `a` in `before_NAME`, and the state `renamed`.
+    """
+    was = f"before_{name}"
+    if name:
+        b = b.assign(**{was: ""})
+        renamed = _renamed(a, b, keys, name, plain)
+        # Under the new name the row is one; what it was called stays beside it.
+        b.loc[list(renamed), was] = a.loc[list(renamed.values()), name].to_numpy()
+        a = a.copy()
+        a.loc[list(renamed.values()), name] = b.loc[list(renamed), name].to_numpy()
+    table = a.merge(b, on=keys, how="outer", suffixes=("_a", "_b"), indicator=True, sort=False)
+    state = (
+        table.pop("_merge")
+        .astype(str)
+        .map({"both": "both", "left_only": "gone", "right_only": "new"})
+    )
+    if name:
+        table[was] = table[was].fillna("")
+        state = state.mask((table[was] != "") & (state == "both"), "renamed")
+    table["state"] = state
+    return table
+
+
+def _renamed(
+    a: pd.DataFrame, b: pd.DataFrame, keys: list[str], name: str, plain: Callable[[str], str]
+) -> dict[int, int]:
+    """Rows of `b` that are rows of `a` but for what `plain` leaves out of their names: {row of b:
+    row of a}.
+    """
     known_a, known_b = (pd.MultiIndex.from_frame(part[keys]) for part in (a, b))
     left_a, left_b = a[~known_a.isin(known_b)], b[~known_b.isin(known_a)]
     if not len(left_a) or not len(left_b):
         return {}
     other_keys = [key for key in keys if key != name]
-    plain = []
+    by_plain_name = []
     for part in (left_a, left_b):
         key = pd.MultiIndex.from_frame(
-            part[other_keys].assign(plain=[plain_name(text) for text in part[name]])
+            part[other_keys].assign(plain=[plain(str(text)) for text in part[name]])
         )
         # Copies with the same remaining name cannot be distinguished.
-        plain.append(pd.Series(part.index, index=key)[~key.duplicated(keep=False)])
-    pairs = plain[1].to_frame("b").join(plain[0].rename("a"), how="inner")
+        by_plain_name.append(pd.Series(part.index, index=key)[~key.duplicated(keep=False)])
+    pairs = by_plain_name[1].to_frame("b").join(by_plain_name[0].rename("a"), how="inner")
     return dict(zip(pairs["b"].astype(int), pairs["a"].astype(int), strict=True))
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -39,6 +40,10 @@ class Growth:
         op; their shape.
     role : str
         What these blocks are used for, if that is known of all that most steps left.
+    line : str
+        The line of the program that allocated them, if that is known and they have one.
+    in_function : bool
+        The line is the first of its function.
     """
 
     memory: str
@@ -51,17 +56,26 @@ class Growth:
     op: str = ""
     shape: str = ""
     role: str = ""
+    line: str = ""
+    in_function: bool = False
 
 
-def with_role(growth: Growth, unfreed: pd.DataFrame) -> Growth:
-    """A growth whose blocks are named by role; `unfreed` is `p.memory.unfreed`."""
+def with_place(growth: Growth, unfreed: pd.DataFrame) -> Growth:
+    """A growth whose blocks are named by role and line; `unfreed` is `p.memory.unfreed`."""
+    from nbprof.analysis.memory.allocated_at import CALLS
     from nbprof.core.memory_roles import UNKNOWN
 
     rows = unfreed[(unfreed["memory_id"] == growth.memory) & (unfreed["op"] == growth.op)]
-    roles = set(rows["role"][2 * rows["steps"] > growth.steps])
-    if not growth.op or len(roles) != 1:
+    rows = rows[2 * rows["steps"] > growth.steps]
+    roles, lines = set(rows["role"]), set(zip(rows["line"], rows["line_source"], strict=True))
+    if not growth.op:
         return growth
-    return replace(growth, role=(roles - {UNKNOWN} or {""}).pop())
+    if len(roles) == 1:
+        growth = replace(growth, role=(roles - {UNKNOWN} or {""}).pop())
+    if len(lines) == 1:
+        line, source = lines.pop()
+        growth = replace(growth, line=line, in_function=source == CALLS)
+    return growth
 
 
 def find(steps: pd.DataFrame, timeline: pd.DataFrame, hosts: Sequence[str]) -> Growth | None:
@@ -127,7 +141,7 @@ def _median_slope(least: Int64s) -> float:
     return float(np.median((least[later] - least[earlier]) / (later - earlier)))
 
 
-def _never_freed(timeline: pd.DataFrame, in_steps: Int64s, grown: int) -> dict[str, str]:
+def _never_freed(timeline: pd.DataFrame, in_steps: Int64s, grown: int) -> dict[str, Any]:
     """Op and shape of the blocks with most of the memory that was never freed, if it is at least
     half of the growth.
     """

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from math import nan
+from math import isnan, nan
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,13 @@ from nbprof.schema import frames
 NO_ASSIGNMENT = "no buffer assignment"
 NOT_READ = "not read, because there are too many programs; open its host separately"
 _MOST_NAMED = 5
+_COLUMNS = ("argument_bytes", "output_bytes", "constant_bytes", "temporary_bytes")
+_PARTS = (
+    memory_viewer.PARAMETER,
+    memory_viewer.OUTPUT,
+    memory_viewer.CONSTANT,
+    memory_viewer.TEMPORARY,
+)
 
 
 class NoModuleError(NbprofError, KeyError):
@@ -102,7 +110,11 @@ def _listed(names: list[str]) -> str:
     return f"{text} and {more:,} more" if more > 0 else text
 
 
-def frame(modules: Mapping[str, Named], times: Mapping[tuple[str, int], float]) -> pd.DataFrame:
+def frame(
+    modules: Mapping[str, Named],
+    times: Mapping[tuple[str, int], float],
+    capacity: int | None = None,
+) -> pd.DataFrame:
     """One row per compiled program, the largest peak first; those with unknown memory last.
 
     Parameters
@@ -111,8 +123,10 @@ def frame(modules: Mapping[str, Named], times: Mapping[tuple[str, int], float]) 
         As `named` gives it.
     times : mapping
         Time of the ops of a program on devices in ms, by (machine, ident).
+    capacity : int, optional
+        Bytes of a device.
     """
-    rows = [_row(module, times) for module in modules.values()]
+    rows = [_row(module, times, capacity) for module in modules.values()]
     table = frames.typed(
         "memory_viewer.modules", pd.DataFrame(rows, columns=frames.names("memory_viewer.modules"))
     )
@@ -121,10 +135,13 @@ def frame(modules: Mapping[str, Named], times: Mapping[tuple[str, int], float]) 
     ).reset_index(drop=True)
 
 
-def _row(module: Named, times: Mapping[tuple[str, int], float]) -> tuple[object, ...]:
+def _row(
+    module: Named, times: Mapping[tuple[str, int], float], capacity: int | None
+) -> tuple[object, ...]:
     note = ""
     instructions: object = pd.NA
-    peaks: tuple[object, ...] = (pd.NA, pd.NA, pd.NA)
+    peak: Any = pd.NA
+    figures: tuple[Any, ...] = (pd.NA,) * 6
     try:
         program = Program(module.module.data)
         instructions = len(program)
@@ -133,20 +150,78 @@ def _row(module: Named, times: Mapping[tuple[str, int], float]) -> tuple[object,
             note = NO_ASSIGNMENT
         else:
             seen = memory_viewer.view(program, 0, assignment)
-            peaks = seen.peak_bytes, seen.peak_unpadded_bytes, seen.total_bytes
+            peak = seen.peak_bytes
+            parts = [seen.bytes_at_peak(category) for category in _PARTS]
+            figures = (seen.peak_unpadded_bytes, *parts, seen.total_bytes)
     except ReadError as error:
         note = f"damaged: {error}" if module.module.read else NOT_READ
     time = sum_of_known(times.get((host, module.module.ident), nan) for host in module.hosts)
+    spare: Any = pd.NA
+    if capacity is not None and not pd.isna(peak):
+        spare = capacity - peak
+    # A program that ran has fitted: what is stated of the device is less than it has.
+    of_device: tuple[Any, Any] = (pd.NA, pd.NA)
+    if not pd.isna(spare) and (spare >= 0 or isnan(time)):
+        of_device = (capacity, spare)
     return (
         module.name,
         module.module.ident,
         module.hosts[0],
         len(module.hosts),
         instructions,
-        *peaks,
+        peak,
+        *figures,
+        *of_device,
         time,
         note,
     )
+
+
+def roles(modules: pd.DataFrame) -> pd.DataFrame:
+    """Memory by role at the peak of each compiled program, as the compiler planned it: the columns
+    of `p.memory.roles`, in the order of `modules`, most first.
+    """
+    from nbprof.core.memory_roles import OF_PROGRAMS
+
+    planned = modules[modules["peak_bytes"].notna()].reset_index(drop=True)
+    parts = []
+    for role, column in zip(OF_PROGRAMS, _COLUMNS, strict=True):
+        sizes = planned[column].astype("int64")
+        percent = 100 * sizes / planned["peak_bytes"].astype("int64").clip(lower=1)
+        part = {"memory_id": planned["module"], "role": role, "bytes": sizes, "percent": percent}
+        parts.append(pd.DataFrame(part))
+    rows = pd.concat(parts).assign(blocks=np.nan)
+    order = np.lexsort((-rows["bytes"].to_numpy(np.int64), rows.index.to_numpy(np.int64)))
+    rows = rows.iloc[order]
+    return frames.typed("memory.roles", rows[rows["bytes"] > 0].reset_index(drop=True))
+
+
+def device_bytes(devices: pd.DataFrame, allocators: pd.DataFrame) -> int | None:
+    """Memory of a device, the smallest if they differ; None if it is unknown.
+
+    As the devices state it, else by their names, else what their allocator may use.
+
+    Parameters
+    ----------
+    devices : DataFrame
+        `Run.devices`.
+    allocators : DataFrame
+        The rows of `p.memory.summary` that are of devices.
+    """
+    from nbprof.dialects import device_peaks
+
+    sizes = devices["memory_bytes"]
+    if not len(sizes) or sizes.isna().any():
+        named = [device_peaks.capacity_bytes(str(name)) for name in devices["name"]]
+        sizes = pd.Series(named, dtype="float64")
+    if not len(sizes) or sizes.isna().any():
+        sizes = allocators["capacity_bytes"]
+    if not len(sizes) or sizes.isna().any():
+        return None
+    smallest = int(sizes.min())
+    if smallest <= 0:
+        return None
+    return smallest
 
 
 def times(activity: Activity) -> pd.DataFrame:

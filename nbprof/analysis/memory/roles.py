@@ -15,6 +15,7 @@ import pandas as pd
 
 from nbprof.activity import activity as act
 from nbprof.analysis.memory import alive
+from nbprof.analysis.memory.allocated_at import NO_CODE, Allocations, Code, lines
 from nbprof.analysis.memory.sample import sample
 from nbprof.core import nesting
 from nbprof.core.memory_roles import (
@@ -55,15 +56,23 @@ class Roles(NamedTuple):
     over_time : DataFrame
         The columns of `p.memory.roles_over_time`.
     unfreed : DataFrame
-        The columns of `p.memory.unfreed`.
+        The columns of `p.memory.unfreed`, with lines by the calls in the trace alone.
+    located : DataFrame
+        The same with the lines of `Code`.
     """
 
     peak: pd.DataFrame
     over_time: pd.DataFrame
     unfreed: pd.DataFrame
+    located: pd.DataFrame
 
 
-def roles(activity: act.Activity, timeline: pd.DataFrame, events: Events) -> Roles:
+def roles(
+    activity: act.Activity,
+    timeline: pd.DataFrame,
+    events: Events,
+    code: Code | None = None,
+) -> Roles:
     """Bytes by role at the peak of each allocator, and over time; empty where no role is known.
 
     Parameters
@@ -73,27 +82,40 @@ def roles(activity: act.Activity, timeline: pd.DataFrame, events: Events) -> Rol
         Of `nbprof.analysis.memory.memory.timeline`.
     events : Events
         Those of the trace.
+    code : Code, optional
+        What was recorded of the lines of the program.
 
     The roles of memory in use add up to the bytes in use exactly: what of them is in no block whose
     role is proven is `UNKNOWN`.
     """
     peaks: list[pd.DataFrame] = []
     moments: list[pd.DataFrame] = []
-    unfreed = frames.empty("memory.unfreed")
+    unfreed = located = frames.empty("memory.unfreed")
     if len(timeline) and (len(activity.torch_ops) or len(activity.known_tensors)):
         blocks = _Blocks(activity, timeline, events)
-        unfreed = _unfreed(blocks, activity, timeline)
+        unfreed = located = _unfreed(blocks, activity, timeline, events, NO_CODE)
+        if code is not None:
+            located = _unfreed(blocks, activity, timeline, events, code)
         for number, memory_id in enumerate(blocks.memories):
             of_memory = _Allocator(blocks, number, timeline)
             if of_memory.tells:
                 peaks.append(of_memory.peak().assign(memory_id=memory_id))
                 moments.append(of_memory.over_time().assign(memory_id=memory_id))
     return Roles(
-        _joined("memory.roles", peaks), _joined("memory.roles_over_time", moments), unfreed
+        _joined("memory.roles", peaks),
+        _joined("memory.roles_over_time", moments),
+        unfreed,
+        located,
     )
 
 
-def _unfreed(blocks: _Blocks, activity: act.Activity, timeline: pd.DataFrame) -> pd.DataFrame:
+def _unfreed(
+    blocks: _Blocks,
+    activity: act.Activity,
+    timeline: pd.DataFrame,
+    events: Events,
+    code: Code,
+) -> pd.DataFrame:
     """Blocks that steps but the last leave behind: the columns of `p.memory.unfreed`."""
     step = timeline["step"].to_numpy(np.float64, na_value=np.nan)[blocks.begin]
     host = blocks.host[blocks.begin]
@@ -116,7 +138,17 @@ def _unfreed(blocks: _Blocks, activity: act.Activity, timeline: pd.DataFrame) ->
             "bytes": blocks.size[rows],
         }
     )
-    by_place = table.groupby(["memory_id", "role", "op", "module"], sort=False)
+    kind = table.groupby(["memory_id", "role", "op", "module"], sort=False).ngroup()
+    allocations = Allocations(
+        timeline["order"].to_numpy(np.int64)[begun],
+        blocks.around[begun],
+        kind.to_numpy().astype(np.int64),
+    )
+    places = lines(code, activity, events, allocations)
+    table = table.assign(line=places.line, line_source=places.source)
+    by_place = table.groupby(
+        ["memory_id", "role", "op", "module", "line", "line_source"], sort=False
+    )
     unfreed = by_place.agg(
         steps=("step", "nunique"), blocks=("bytes", "size"), bytes=("bytes", "sum")
     ).reset_index()

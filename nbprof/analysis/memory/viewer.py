@@ -67,7 +67,7 @@ class View:
 
     space: int
     timeline_columns: dict[str, Any]
-    buffers_at_peak: list[tuple[object, ...]]
+    buffers_at_peak: list[tuple[Any, ...]]
     peak_bytes: int = 0
     peak_unpadded_bytes: int = 0
     peak_position: int = -1
@@ -87,6 +87,11 @@ class View:
     def at_peak(self) -> pd.DataFrame:
         """The buffers alive at the peak."""
         return pd.DataFrame(self.buffers_at_peak, columns=AT_PEAK)
+
+    def bytes_at_peak(self, category: str) -> int:
+        """Bytes of the buffers of a category that are alive at the peak, which all add up to."""
+        kind, size = AT_PEAK.index("category"), AT_PEAK.index("size_bytes")
+        return sum(row[size] for row in self.buffers_at_peak if row[kind] == category)
 
 
 def spaces(assignment: Assignment) -> list[int]:

@@ -115,6 +115,7 @@ def static_html(part: Compare, picture: bytes | None = None) -> str:
         _categories(pair),
         _changed(pair, "ops"),
         _changed(pair, "kernels"),
+        _memory(pair),
         _findings(pair),
         _next_step(after),
     ]
@@ -173,6 +174,21 @@ def _changed(pair: Pair, kind: Literal["ops", "kernels"]) -> str:
     return markup.table(
         title, f"µs{words.per(pair)}", [name, "", "Before", "After", "Change"], rows, "llrrr"
     )
+
+
+def _memory(pair: Pair) -> str:
+    """Memory by role and by stack, and why some of it is missing."""
+    text = ""
+    for title, note, head, changes in (
+        ("Memory by role", pair.memory.moment, "Role", words.by_role(pair)),
+        ("Memory by stack", "at the snapshot", "Allocated at", words.by_stack(pair, _ROWS)),
+    ):
+        rows = [[markup.name(change.name, 90), *change.cells] for change in changes]
+        if rows:
+            text += markup.table(title, note, [head, "Before", "After", "Change"], rows, "lrrr")
+    for reason in filter(None, (pair.memory.reason, pair.memory.stacks_reason)):
+        text += markup.paragraph(markup.text(reason))
+    return text
 
 
 def _findings(pair: Pair) -> str:

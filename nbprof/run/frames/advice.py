@@ -259,7 +259,7 @@ class AdviceFrames(OverviewFrames, HostFrames):
     def _growth(self) -> growth.Growth | None:
         memory = growth.find(self.steps, self.memory_timeline, self.hosts)
         if memory is not None and memory.op:
-            memory = growth.with_role(memory, self.memory_unfreed)
+            memory = growth.with_place(memory, self.memory_unfreed)
         if memory is None or memory.capacity is None or memory.each <= 0 or self.step_times is None:
             return memory
         # Steps that ran after the recording without filling the memory refute the growth.

@@ -159,6 +159,24 @@ class AllocatorFrames(Group[Recording]):
         return roles.roles(snapshot, self.replays)
 
     @cached
+    def by_stack(self) -> pd.DataFrame:
+        """Blocks in use at the snapshot by the stack that allocated them; no rows without one."""
+        from nbprof.analysis.allocator import allocator
+
+        parts = [allocator.by_stack(replay, self.stacks) for replay in self.replays]
+        if not parts:
+            return pd.DataFrame()
+        return pd.concat(parts, ignore_index=True)
+
+    @property
+    def roles_of_leading(self) -> pd.DataFrame:
+        """The rows of `roles` of the device with the most reserved memory."""
+        rows = self.roles
+        if not len(rows):
+            return rows
+        return rows[rows["device"] == rows.groupby("device")["bytes"].sum().idxmax()]
+
+    @cached
     def oom(self) -> pd.DataFrame:
         """One row per out-of-memory error."""
         from nbprof.analysis.allocator import oom as allocator_oom

@@ -50,10 +50,16 @@ class CodeFrames(StepFrames):
     @cached
     def lines(self) -> lines_analysis.Lines:
         """Time by line of the notebook's cells, and of the code of compiled programs."""
-        times = None
-        if self.capture is not None and self.capture.lines:
-            times = LineTimes.unpacked(self.capture.lines)
-        return lines_analysis.lines(self.activity, self.trace, times, self.cells, self.python)
+        return lines_analysis.lines(
+            self.activity, self.trace, self.line_times, self.cells, self.python
+        )
+
+    @cached
+    def line_times(self) -> LineTimes | None:
+        """The line that ran at each moment; None if that was not recorded."""
+        if self.capture is None or not self.capture.lines:
+            return None
+        return LineTimes.unpacked(self.capture.lines)
 
     @cached
     def python(self) -> Python | None:

@@ -11,11 +11,13 @@ from nbprof.analysis.memory import alive, memory
 from nbprof.analysis.memory import ops as memory_ops
 from nbprof.core import trim
 from nbprof.core.guard import guarded
+from nbprof.dialects.environment import origin_ns
 from nbprof.run.combine import before, below, stacked
 from nbprof.run.frame import Hosts, Phase, cached, frame
-from nbprof.run.frames.steps import StepFrames
+from nbprof.run.frames.code import CodeFrames
 
 if TYPE_CHECKING:
+    from nbprof.analysis.memory.allocated_at import Code
     from nbprof.analysis.memory.roles import Roles
 
 
@@ -57,7 +59,7 @@ def _stack_unfreed(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
     return roles.in_order(_stack_allocators(values, hosts))
 
 
-class MemoryFrames(StepFrames):
+class MemoryFrames(CodeFrames):
     """Allocator events, and what they add up to."""
 
     @frame
@@ -129,7 +131,16 @@ class MemoryFrames(StepFrames):
     def _memory_roles(self) -> Roles:
         from nbprof.analysis.memory import roles
 
-        return roles.roles(self.activity, self.memory_timeline, self.trace.events)
+        return roles.roles(self.activity, self.memory_timeline, self.trace.events, self._code)
+
+    @property
+    def _code(self) -> Code | None:
+        """What was recorded of the program's lines, which is that of one process."""
+        from nbprof.analysis.memory.allocated_at import Code
+
+        if self.capture is None or self.parts is not None or len(self.hosts) != 1:
+            return None
+        return Code(self.line_times, self.python, self.cells, origin_ns(self.trace))
 
     @frame(combine=_stack_allocators, phase=Phase.REST)
     def memory_roles(self) -> pd.DataFrame:
@@ -146,9 +157,16 @@ class MemoryFrames(StepFrames):
         return rows[rows["memory_id"].isin(leading["memory_id"])]
 
     @frame(combine=_stack_unfreed, phase=Phase.REST)
-    def memory_unfreed(self) -> pd.DataFrame:
-        """Blocks that steps leave behind, by role and op."""
+    def _memory_unfreed(self) -> pd.DataFrame:
         return self._memory_roles.unfreed
+
+    @property
+    def memory_unfreed(self) -> pd.DataFrame:
+        """Blocks that steps leave behind, by role, op and line."""
+        if self._code is None:
+            return self._memory_unfreed
+        # Lines are recorded beside the files, of which frames in the cache are.
+        return self._memory_roles.located
 
     @frame(combine=below("time_ms"), phase=Phase.LARGEST)
     def _memory_roles_of_largest(self) -> pd.DataFrame:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from nbprof.activity.activity import SHAPES, Activity
 from nbprof.analysis import costs, hlo, roofline
+from nbprof.analysis.memory import memory
 from nbprof.analysis.memory import modules as memory_modules
 from nbprof.analysis.memory.modules import Named
 from nbprof.analysis.op_profile import leaves as op_profile_leaves
@@ -22,7 +23,7 @@ from nbprof.frameworks.register import PYTORCH
 from nbprof.hlo import programs
 from nbprof.run.combine import before, below, by, stacked
 from nbprof.run.frame import Group, Hosts, Phase, cached, frame
-from nbprof.run.frames.steps import StepFrames
+from nbprof.run.frames.memory import MemoryFrames
 
 MAX_PROGRAM_BYTES = 2**28
 """Programs are read from as many hosts as have these bytes of them."""
@@ -89,7 +90,7 @@ def _unite(values: list[dict[str, bytes]]) -> dict[str, bytes]:
     return {digest: data for value in values for digest, data in value.items()}
 
 
-class ProgramFrames(Group[StepFrames]):
+class ProgramFrames(Group[MemoryFrames]):
     """Compiled XLA programs: their ops, and the memory they take: `run.programs`."""
 
     prefix = "programs_"
@@ -178,7 +179,23 @@ class ProgramFrames(Group[StepFrames]):
         times = self._op_times
         programs_of_hosts = zip(times["host"].tolist(), times["program"].tolist(), strict=True)
         op_ms = dict(zip(programs_of_hosts, times["ms"].tolist(), strict=True))
-        return memory_modules.frame(self.compiled, op_ms)
+        return memory_modules.frame(self.compiled, op_ms, self.device_bytes)
+
+    @property
+    def device_bytes(self) -> int | None:
+        """Memory of a device, the smallest if they differ; None if it is unknown."""
+        run = self.run
+        allocators = memory.leading(run.memory_summary, run.hosts, on_device=True)
+        return memory_modules.device_bytes(run.devices, allocators)
+
+    @property
+    def roles_of_leading(self) -> pd.DataFrame:
+        """Memory by role of the program with the largest peak, of those that ran if any did."""
+        planned = self.memory_modules[self.memory_modules["peak_bytes"].notna()]
+        ran = planned[planned["module"].isin(set(self.hlo["program"]))]
+        if len(ran):
+            planned = ran
+        return memory_modules.roles(planned.head(1))
 
     @frame
     def hlo(self) -> pd.DataFrame:

@@ -71,6 +71,21 @@ class SmallChanges(Part):
     kernels: float
 
 
+class ComparedMemory(Part):
+    """Memory before and after."""
+
+    roles: Table
+    moment: str
+    """"at the peak", "at the snapshot" of PyTorch's allocator, or "as the compiler planned it"."""
+    reason: str
+    """Why the roles of a run are missing."""
+    stacks: Table
+    """What the blocks of two snapshots were allocated by."""
+    stacks_left_out: int
+    stacks_reason: str
+    """Why stacks cannot be compared although a run has a snapshot."""
+
+
 class Pair(Part):
     """Two runs side by side."""
 
@@ -104,6 +119,7 @@ class Pair(Part):
     kernels: Table
     kernels_left_out: int
     small_us: SmallChanges
+    memory: ComparedMemory
     markdown: str
 
 

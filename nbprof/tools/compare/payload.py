@@ -14,6 +14,7 @@ from nbprof.activity.activity import CATEGORIES as KEYS
 from nbprof.activity.unit import STEP, Unit
 from nbprof.analysis.compare import compare as analysis
 from nbprof.analysis.compare import findings as compare_findings
+from nbprof.analysis.compare import memory
 from nbprof.analysis.compare import verdict as compare_verdict
 from nbprof.analysis.compare.compare import Side
 from nbprof.core.units import scale_bytes
@@ -28,6 +29,7 @@ from nbprof.tools.compare.parts import (
     ComparedCategory,
     ComparedFigure,
     ComparedFinding,
+    ComparedMemory,
     ComparedRun,
     Pair,
     SmallChanges,
@@ -36,13 +38,16 @@ from nbprof.tools.names import COMPARE
 from nbprof.tools.overview import payload as overview
 from nbprof.tools.parts import Column, Evidence, TabHead, Table, UnitWords
 from nbprof.tools.payloads import Payload
-from nbprof.tools.tables import column, head
+from nbprof.tools.tables import column, head, table
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 MOST_ROWS = 1000
 """Of ops, and of kernels, of each pair: those that changed most."""
+MOST_STACKS = 200
+"""Of each pair: those that changed most."""
+_LONGEST = 800
 _SMALL = 500
 """Ops that changed by less than this part of the largest change are not shown at first."""
 _OPS = (
@@ -58,6 +63,24 @@ _OPS = (
     "after_calls",
 )
 _KERNELS = ("kernel", "state", "before_us", "after_us", "change_us", "before_calls", "after_calls")
+_MOMENTS = {
+    analysis.PEAK: "at the peak",
+    analysis.SNAPSHOT: "at the snapshot",
+    analysis.PLAN: "as the compiler planned it",
+}
+_ROLES = ("role", "before_bytes", "after_bytes", "change_bytes")
+_STACKS = (
+    "device",
+    "location",
+    "state",
+    "before_bytes",
+    "after_bytes",
+    "change_bytes",
+    "before_blocks",
+    "after_blocks",
+    "stack",
+    "before_stack",
+)
 _FIGURES = {
     "bare_step_time": "Step, unrecorded",
     "input": "Waiting for input",
@@ -141,6 +164,7 @@ def pair(sides: Sequence[Side], first: int, second: int) -> Pair:
         kernels=_table(kernels, "kernels", _KERNELS),
         kernels_left_out=max(0, len(kernels) - MOST_ROWS),
         small_us=SmallChanges(ops=small(ops), kernels=small(kernels)),
+        memory=_memory(before, after),
         markdown="",
     )
     return replace(part, markdown=compare_text.markdown(part))
@@ -285,6 +309,32 @@ def _table(frame: pd.DataFrame, name: str, keys: Sequence[str]) -> Table:
     categories = [KEYS.index(each) for each in rows["category"]]
     data["_category"] = pd.Series(categories, dtype="uint8").to_numpy()
     return Table(columns=heads, data=data, rows=len(rows))
+
+
+def _memory(before: Side, after: Side) -> ComparedMemory:
+    """Memory by role and by stack; tables without rows where neither run has any."""
+    first, second = before.memory(), after.memory()
+    roles, stacks = memory.roles(first, second), memory.stacks(first, second)
+    reason, stacks_reason = memory.missing(first, second), memory.missing_snapshot(first, second)
+    if stacks_reason == reason:
+        stacks_reason = ""
+    moment = ""
+    if len(roles):
+        moment = _MOMENTS[roles["moment"].iloc[0]]
+    largest = stacks.head(MOST_STACKS)
+    texts = {key: largest[key].map(_shortened) for key in ("location", "stack", "before_stack")}
+    return ComparedMemory(
+        roles=table(roles, "comparison.memory", _ROLES),
+        moment=moment,
+        reason=reason,
+        stacks=table(largest.assign(**texts), "comparison.allocator", _STACKS),
+        stacks_left_out=len(stacks) - len(largest),
+        stacks_reason=stacks_reason,
+    )
+
+
+def _shortened(text: str) -> str:
+    return wording.shortened(text, _LONGEST)
 
 
 def _head(name: str, key: str) -> Column:

@@ -16,6 +16,7 @@ from nbprof.tools.compare.parts import (
     ComparedFinding,
     Pair,
 )
+from nbprof.tools.parts import Table
 
 _OPS = 5
 _OPS_MARKDOWN = 10
@@ -50,6 +51,7 @@ def plain(part: Compare) -> str:
     for op in changed(pair, "ops", _OPS):
         rise = wording.rise(wording.micros(op.change_us), op.change_us)
         lines.append(f"  {rise:>12}  {wording.tail(op.name, 70)}{note(op)}")
+    lines += _memory_lines(pair)
     return "\n".join(wording.one_line(line) for line in lines)
 
 
@@ -106,6 +108,7 @@ def markdown(pair: Pair) -> str:
                 wording.number(op.after_us, 1),
             ]
             lines.append(f"| {' | '.join(cells)} | {signed(op.change_us, 1)} |")
+    lines += _memory_markdown(pair)
     return "\n".join(lines) + "\n"
 
 
@@ -186,6 +189,81 @@ def note(row: Changed) -> str:
     if row.state in ("new", "gone"):
         return f" ({row.state})"
     return ""
+
+
+class MemoryChange(NamedTuple):
+    """Memory of a role, or of the blocks of a stack."""
+
+    name: str
+    before_bytes: float | None
+    after_bytes: float | None
+    change_bytes: float | None
+
+    @property
+    def cells(self) -> list[str]:
+        """Its bytes before and after, and the change with its sign."""
+        change = wording.rise(wording.size(self.change_bytes), self.change_bytes)
+        return [wording.size(self.before_bytes), wording.size(self.after_bytes), change]
+
+
+def by_role(pair: Pair) -> list[MemoryChange]:
+    """The memory of each role, the largest change first."""
+    roles = pair.memory.roles
+    names = [roles.cell("role", row).capitalize() for row in range(roles.rows)]
+    return [_memory_change(roles, row, name) for row, name in enumerate(names)]
+
+
+def by_stack(pair: Pair, limit: int) -> list[MemoryChange]:
+    """Some stacks whose blocks in use changed most, by the line of the program."""
+    stacks = pair.memory.stacks
+    changes = []
+    for row in range(min(stacks.rows, limit)):
+        name, state = stacks.cell("location", row), stacks.cell("state", row)
+        if state in ("new", "gone"):
+            name += f" ({state})"
+        change = _memory_change(stacks, row, name)
+        if change.change_bytes:
+            changes.append(change)
+    return changes
+
+
+def _memory_change(table: Table, row: int, name: str) -> MemoryChange:
+    before, after, change = (
+        wording.real(table.cell(f"{key}_bytes", row)) for key in ("before", "after", "change")
+    )
+    return MemoryChange(name, before, after, change)
+
+
+def _memory_lines(pair: Pair) -> list[str]:
+    """Memory by role and by stack, on the console."""
+    lines = []
+    for title, changes in (
+        (f"Memory by role, {pair.memory.moment}:", by_role(pair)),
+        ("Memory by stack, at the snapshot:", by_stack(pair, _OPS)),
+    ):
+        if changes:
+            lines.append(title)
+        for change in changes:
+            was, now, difference = change.cells
+            name = wording.tail(change.name, 70)
+            lines.append(f"  {was:>12} → {now:>12} {difference:>13}  {name}")
+    return [*lines, *filter(None, (pair.memory.reason, pair.memory.stacks_reason))]
+
+
+def _memory_markdown(pair: Pair) -> list[str]:
+    """Memory by role and by stack, as tables."""
+    lines = []
+    for title, changes, cell in (
+        (f"Memory by role, {pair.memory.moment}", by_role(pair), _safe),
+        ("Memory by stack, at the snapshot", by_stack(pair, _OPS_MARKDOWN), _code),
+    ):
+        if changes:
+            lines += ["", f"| {title} | Before | After | Change |", "|---|--:|--:|--:|"]
+        for change in changes:
+            lines.append(f"| {cell(change.name)} | {' | '.join(change.cells)} |")
+    for reason in filter(None, (pair.memory.reason, pair.memory.stacks_reason)):
+        lines += ["", _safe(reason)]
+    return lines
 
 
 def label(row: ComparedCategory, unit: Unit = MARKED) -> str:

@@ -109,8 +109,17 @@ class Memory(View):
         activation; allocated and freed in one op or one pass is temporary.
         Of tensors that were there before the recording it has the bytes of their storage, without
         what the allocator rounds up.
+
+        Where no allocator was recorded, as of JAX on the CPU, the rows are of compiled programs:
+        arguments, outputs, constants and temporaries at the peak that the compiler planned, which
+        add up to it. Results that take the memory of arguments are arguments.
         """
-        roles: pd.DataFrame = self._profile.run.memory_roles
+        from nbprof.analysis.memory import modules
+
+        run = self._profile.run
+        if not len(run.memory_summary):
+            return modules.roles(run.programs.memory_modules)
+        roles: pd.DataFrame = run.memory_roles
         return roles.copy()
 
     @property
@@ -124,11 +133,17 @@ class Memory(View):
 
     @property
     def unfreed(self) -> pd.DataFrame:
-        """Blocks that steps leave behind, by role and op: allocated in a step before the last one
-        and never freed; those of most steps first.
+        """Blocks that steps leave behind, by role, op and line: allocated in a step before the last
+        one and never freed; those of most steps first.
 
         What a single step leaves (`steps` is 1) is made once, such as the state of an optimizer;
         what each step leaves is a leak, or something that the program collects.
+
+        The line is that of the cell where lines were recorded, the innermost of your code
+        where a stack was sampled during one of these allocations, and else the first of the
+        function where PyTorch recorded Python's calls. `line_source` says which, or why none
+        is known: allocations of other threads than the cell's and the backward pass's have no
+        line.
         """
         unfreed: pd.DataFrame = self._profile.run.memory_unfreed
         return unfreed.copy()

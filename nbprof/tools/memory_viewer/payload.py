@@ -168,7 +168,7 @@ def _module(row: dict[Any, Any], named: Named, run: Run) -> ProgramMemory:
     assignment = hlo_buffers.read(program)
     assert assignment is not None, "only programs whose memory is known get here"
     spaces = [
-        _space(memory_viewer.view(program, space, assignment), int(row["instructions"]))
+        _space(memory_viewer.view(program, space, assignment), row)
         for space in memory_viewer.spaces(assignment)
     ]
     return ProgramMemory(
@@ -193,7 +193,7 @@ def _only_host(named: Named, run: Run) -> str:
     return _shorten(wording.one_line(named.hosts[0]))
 
 
-def _space(seen: memory_viewer.View, instructions: int) -> ProgramSpace:
+def _space(seen: memory_viewer.View, row: dict[Any, Any]) -> ProgramSpace:
     timeline = seen.timeline
     allocated, bare = (
         timeline[key].to_numpy(np.int64) for key in ("allocated_bytes", "unpadded_bytes")
@@ -209,7 +209,7 @@ def _space(seen: memory_viewer.View, instructions: int) -> ProgramSpace:
         notes.append("This program has no temporary buffers here: its buffers are live throughout.")
     return ProgramSpace(
         space=seen.space,
-        figures=_figures(seen, instructions),
+        figures=_figures(seen, row),
         notes=notes,
         peak_bytes=float(seen.peak_bytes),
         unpadded_bytes=float(seen.peak_unpadded_bytes),
@@ -229,7 +229,7 @@ def _space(seen: memory_viewer.View, instructions: int) -> ProgramSpace:
     )
 
 
-def _figures(seen: memory_viewer.View, instructions: int) -> list[Figure]:
+def _figures(seen: memory_viewer.View, row: dict[Any, Any]) -> list[Figure]:
     padding = seen.peak_bytes - seen.peak_unpadded_bytes
     padding_note = "no padding"
     if padding > 0:
@@ -239,16 +239,29 @@ def _figures(seen: memory_viewer.View, instructions: int) -> list[Figure]:
     live = f"{wording.plural(len(seen.at_peak), 'buffer')} live in total"
     fixed = f"not reusable: {wording.size(seen.not_reusable_bytes)}"
     unpadded, throughout = seen.peak_unpadded_bytes, seen.throughout_bytes
-    return [
+    figures = [
         bytes_figure("peak", "Peak", seen.peak_bytes, moment),
         bytes_figure("peak_unpadded", "Peak without padding", unpadded, padding_note),
         bytes_figure("throughout", "Live throughout", throughout, _throughout(seen)),
         bytes_figure("temporary", "Temporary at the peak", temporary, live),
         bytes_figure("total", "Allocated in total", seen.total_bytes, fixed),
         figure(
-            "instructions", "Instructions", float(instructions), "", 0, "of all its computations"
+            "instructions",
+            "Instructions",
+            float(row["instructions"]),
+            "",
+            0,
+            "of all its computations",
         ),
     ]
+    capacity = wording.real(row["capacity_bytes"])
+    if capacity is not None and not seen.space:
+        spare = float(row["spare_bytes"])
+        fits = f"fits, {wording.size(spare)} to spare"
+        if spare < 0:
+            fits = f"does not fit: {wording.size(-spare)} too little"
+        figures.insert(1, bytes_figure("capacity", "Device memory", capacity, fits))
+    return figures
 
 
 def _table(rows: pd.DataFrame) -> Table:
