@@ -48,15 +48,13 @@ async function load() {
   const text = await new Response(stream).text();
   const url = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
   // A page may let scripts run that stand in it, as this one, and import none. Then the module is
-  // made one of them, and hands over what it has left for that (js/hosts/page.ts).
-  const inline = (error) => new Promise((done, fail) => {
-    globalThis[Symbol.for("nbprof " + version)] = done;
+  // made one of them, and says when it has run (js/hosts/page.ts).
+  const inline = () => new Promise((done) => {
+    addEventListener(version, () => done(globalThis[Symbol.for("nbprof.module")]), { once: true });
     const script = document.createElement("script");
     script.type = "module";
-    script.text = `${text};{const of = (name) => globalThis[Symbol.for(name)];
-      of("nbprof ${version}")(of("nbprof.module"))}`;
+    script.text = `${text};dispatchEvent(new Event("${version}"))`;
     document.head.append(script);
-    setTimeout(fail, 9999, error);
   });
   try {
     return await import(url).catch(inline);
