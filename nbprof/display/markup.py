@@ -34,8 +34,8 @@ def table(title: str, scope: str, heads: list[str], rows: list[list[str]], align
     head = ""
     if any(heads):
         labels = zip(sides, heads, strict=True)
-        cells = "".join(f"<th style='{side}'>{text(label)}</th>" for side, label in labels)
-        head = f"<thead><tr style='{_ROW}'>{cells}</tr></thead>"
+        titles = "".join(f"<th style='{side}'>{text(label)}</th>" for side, label in labels)
+        head = f"<thead><tr style='{_ROW}'>{titles}</tr></thead>"
     body = ""
     for row in rows:
         cells = [f"<td style='{side}'>{cell}</td>" for side, cell in zip(sides, row, strict=True)]

@@ -10,7 +10,7 @@ from typing import Any
 from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.utils import url_path_join
 from traitlets import Bool, Float, Integer, default
-from traitlets.config import Config, LazyConfigValue
+from traitlets.config.loader import Config, LazyConfigValue
 
 from nbprof.server.capture import CaptureHandler
 from nbprof.server.files import DeleteHandler, DownloadHandler, RenameHandler
@@ -112,7 +112,8 @@ class NbprofServer(ExtensionApp):
         connection = self.settings.get("kernel_websocket_connection_class")
         if self.nodelay and isinstance(connection, type):
             self.settings["kernel_websocket_connection_class"] = at_once(connection)
-        export_pictures(self.serverapp.config)
+        if self.serverapp is not None:
+            export_pictures(self.serverapp.config)
 
     def initialize_handlers(self) -> None:
         """Add the handlers for requests of JupyterLab."""
