@@ -1,5 +1,5 @@
-"""Outputs as Colab, Kaggle, Databricks and Deepnote show them: each in a frame of its own that has
-no origin, without nbprof's extension and without a network.
+"""Outputs as Colab and Databricks show them: each in a frame of its own that has no origin, without
+nbprof's extension and without a network.
 """
 
 from __future__ import annotations
