@@ -214,3 +214,6 @@ function resting(
     key: (event) => board?.key(event),
   };
 }
+
+/** For a page that runs this module as a script of its own, and so cannot import from it: the loader of an output. */
+Object.assign(globalThis, { [Symbol.for("nbprof.module")]: { mount } });

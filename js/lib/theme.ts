@@ -32,12 +32,22 @@ function above(element: Element): Element | null {
   return element.parentElement ?? (root instanceof ShadowRoot ? root.host : null);
 }
 
+/** What VS Code and Colab, which paint nothing behind an output, call the theme of its page. */
+function namedTheme(): Theme | null {
+  const { documentElement: page, body } = document;
+  if (page.matches("[theme=dark]")) return "dark";
+  if (body.matches(".vscode-dark,.vscode-high-contrast:not(.vscode-high-contrast-light)")) return "dark";
+  return page.matches("[theme]") || body.matches("[class*=vscode-]") ? "light" : null;
+}
+
 /** The theme that suits what is behind `element`: dark below a luminance of 0.35. */
 function themeOf(element: Element): Theme {
   for (let node: Element | null = element; node; node = above(node)) {
     const value = luminance(getComputedStyle(node).backgroundColor);
     if (value !== null) return value < 0.35 ? "dark" : "light";
   }
+  const named = namedTheme();
+  if (named) return named;
   // Nothing painted anywhere: the browser's own canvas follows the colour scheme of the page.
   const scheme = getComputedStyle(document.documentElement).colorScheme;
   return scheme.includes("dark") && matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
@@ -58,6 +68,7 @@ export function watchTheme(element: Element, signal: AbortSignal, fn: (theme: Th
     "data-jp-theme-name",
     "data-jp-theme-light",
     "data-theme",
+    "theme",
     "data-vscode-theme-id",
   ];
   for (const node of [document.documentElement, document.body]) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import mmap
 import os
@@ -33,6 +34,16 @@ if hasattr(mmap, "MAP_ANONYMOUS"):
     _ANONYMOUS["flags"] = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 
+def _memory(size: int) -> mmap.mmap | bytearray:
+    """Zero bytes in anonymous memory, or, where a system maps none (Pyodide), in a bytearray."""
+    try:
+        return mmap.mmap(-1, size, **_ANONYMOUS)
+    except OSError as error:
+        if error.errno == errno.ENOMEM:
+            raise
+        return bytearray(size)
+
+
 class Buffer:
     """The bytes of one file in anonymous memory, followed by zero bytes.
 
@@ -42,11 +53,12 @@ class Buffer:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._map = mmap.mmap(-1, size + PADDING, **_ANONYMOUS)
-        if hasattr(mmap, "MADV_HUGEPAGE") and size >= _HUGE:
+        self._map = _memory(size + PADDING)
+        mapped = self._map
+        if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_HUGEPAGE") and size >= _HUGE:
             # 500 times fewer pages save half the time of reading. Not every kernel supports it.
             with contextlib.suppress(OSError):
-                self._map.madvise(mmap.MADV_HUGEPAGE)
+                mapped.madvise(mmap.MADV_HUGEPAGE)
         self.array: npt.NDArray[np.uint8] = np.frombuffer(self._map, np.uint8)
         """uint8[size + PADDING]"""
         self.decoded: Callable[[int], None] | None = None
@@ -91,6 +103,8 @@ class Buffer:
         """Release the full pages between two bytes; they read as zero afterwards."""
         page = mmap.PAGESIZE
         first, last = -(-start // page) * page, stop // page * page
+        if not isinstance(self._map, mmap.mmap):
+            return
         if last > first and hasattr(mmap, "MADV_DONTNEED"):
             self._map.madvise(mmap.MADV_DONTNEED, first, last - first)
 
@@ -111,7 +125,7 @@ class Growing:
         self._label = label
         self._limit = limit
         # Mappings, not bytes objects: the allocator may keep freed memory, but no closed mapping.
-        self._parts: list[mmap.mmap] = []
+        self._parts: list[mmap.mmap | bytearray] = []
 
     def room(self, count: int) -> None:
         """Raise `ReadError` if `count` more bytes exceed the limit."""
@@ -125,7 +139,7 @@ class Growing:
         while view:
             offset = self.size % self._PART
             if not offset:
-                self._parts.append(mmap.mmap(-1, self._PART, **_ANONYMOUS))
+                self._parts.append(_memory(self._PART))
             count = min(len(view), self._PART - offset)
             self._parts[-1][offset : offset + count] = view[:count]
             self.size += count
@@ -138,7 +152,8 @@ class Growing:
             part = self._parts.pop(0)
             count = min(self._PART, self.size - offset)
             buffer._map[offset : offset + count] = memoryview(part)[:count]
-            part.close()
+            if isinstance(part, mmap.mmap):
+                part.close()
         self.size = 0
         return buffer
 

@@ -1,6 +1,8 @@
 """Plain HTML without scripts, style sheets and SVG, which every viewer shows.
 
-Code hosts and untrusted notebooks remove everything but plain elements and `style=` attributes.
+Code hosts and untrusted notebooks remove everything but plain elements and `style=` attributes, and
+some of them (GitHub) these attributes, too. So what a style says is said by an element or a
+character as well: bold, code, changed lines, bars, indentation.
 Arguments that are texts are foreign, and escaped here.
 """
 
@@ -13,40 +15,49 @@ from typing import Literal
 from nbprof.display import wording
 from nbprof.display.payload import Part
 
-CODE = "font:12px ui-monospace,Menlo,Consolas,monospace"
+CODE = "font:12px/18px ui-monospace,Menlo,Consolas,monospace"
 SOFT = "opacity:.7"
 # A notebook aligns cells to the right by default, so each cell has its alignment. Cells are styled
 # hundreds of times in an output, so the style is short: borders, stripes and bold heads are left to
 # the viewer, and quotes are single ones, which JSON does not escape.
 _CELL = "padding:3px 6px"
 _ROW = "border-bottom:1px solid #8884"
+_EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
+"""Parts of a block character, by eighths."""
 
 
 def table(title: str, scope: str, heads: list[str], rows: list[list[str]], align: str) -> str:
-    """A table with cells of HTML; empty without rows."""
+    """A table with cells of HTML; empty without rows, and without a head if no column has one."""
     if not rows:
         return ""
     sides = [f"{_CELL};text-align:{'right' if side == 'r' else 'left'}" for side in align]
-    head = "".join(
-        f"<th style='{side}'>{text(label)}</th>" for side, label in zip(sides, heads, strict=True)
-    )
+    head = ""
+    if any(heads):
+        labels = zip(sides, heads, strict=True)
+        titles = "".join(f"<th style='{side}'>{text(label)}</th>" for side, label in labels)
+        head = f"<thead><tr style='{_ROW}'>{titles}</tr></thead>"
     body = ""
     for row in rows:
         cells = [f"<td style='{side}'>{cell}</td>" for side, cell in zip(sides, row, strict=True)]
         body += f"<tr style='{_ROW}'>{''.join(cells)}</tr>"
     style = "border-collapse:collapse;border:0;margin:0 0 8px;font-size:12px;line-height:18px"
-    return (
-        f"{heading(title, scope)}<table style='{style}'><thead><tr"
-        f" style='{_ROW}'>{head}</tr></thead><tbody>{body}</tbody></table>"
-    )
+    html = f"<table style='{style}'>{head}<tbody>{body}</tbody></table>"
+    if title:
+        html = heading(title, scope) + html
+    return html
+
+
+def headline(html: str) -> str:
+    """The sentence with the answer, large and bold."""
+    return f'<p style="font-size:20px;line-height:28px;margin:0 0 4px"><b>{html}</b></p>'
 
 
 def heading(title: str, scope: str) -> str:
     """A line in bold, followed by a smaller text."""
     small = ""
     if scope:
-        small = f' <span style="font-weight:400;{SOFT}">{text(scope)}</span>'
-    return f'<p style="font-weight:600;margin:18px 0 4px">{text(title)}{small}</p>'
+        small = f' <span style="{SOFT}">{text(scope)}</span>'
+    return f'<p style="margin:18px 0 4px"><b>{text(title)}</b>{small}</p>'
 
 
 def paragraph(html: str) -> str:
@@ -65,31 +76,28 @@ def diff(lines: list[FixLine]) -> str:
     """A diff of code; empty without lines."""
     if not lines:
         return ""
-    looks = {
-        "removed": f"text-decoration:line-through;{SOFT}",
-        "added": "background:rgba(35,137,106,.18)",
-    }
-    return _block("<br>".join(_styled(_line(line.text), looks.get(line.kind)) for line in lines))
+    return _block([_changed(line) for line in lines])
+
+
+def _changed(line: FixLine) -> str:
+    html = _line(line.text)
+    if line.kind == "removed":
+        return f"<del style='{SOFT}'>{html}</del>"
+    if line.kind == "added":
+        return f"<ins style='text-decoration:none;background:rgba(35,137,106,.18)'>{html}</ins>"
+    return html
 
 
 def code_block(code: str) -> str:
     """Lines of code; empty without any."""
     if not code:
         return ""
-    return _block("<br>".join(map(_line, code.splitlines())))
+    return _block(list(map(_line, code.splitlines())))
 
 
-def _styled(html: str, style: str | None) -> str:
-    if not style:
-        return html
-    return f"<span style='{style}'>{html}</span>"
-
-
-def _block(body: str) -> str:
-    return (
-        f'<p style="{CODE};line-height:18px;margin:0 0 12px;padding:6px'
-        f' 10px;background:rgba(128,128,128,.1)">{body}</p>'
-    )
+def _block(lines: list[str]) -> str:
+    style = "margin:0 0 12px;padding:6px 10px;background:rgba(128,128,128,.1)"
+    return f'<p style="{style}"><samp style="{CODE}">{"<br>".join(lines)}</samp></p>'
 
 
 def _line(line: str) -> str:
@@ -97,6 +105,11 @@ def _line(line: str) -> str:
     line = wording.one_line(line.replace("\t", "    "))
     indent = len(line) - len(line.lstrip(" "))
     return "&nbsp;" * indent + text(line.lstrip(" ")) or "&nbsp;"
+
+
+def indented(html: str, depth: int) -> str:
+    """A row of a tree, behind figure spaces: no viewer removes, collapses or breaks them."""
+    return "\u2007" * 3 * depth + html
 
 
 def name(full: str, limit: int) -> str:
@@ -135,10 +148,12 @@ def swatch(colour: str) -> str:
 
 
 def bar(percent: float, colour: str) -> str:
-    """A bar on its track."""
+    """A bar on its track; without styles it is one of block characters, which a style hides."""
     width = round(min(max(wording.real(percent) or 0.0, 0.0), 100.0), 1)
+    full, eighths = divmod(round(width * 0.8), 8)
     fill = f"linear-gradient(90deg,{colour} {width:g}%,#8883 0)"
-    return f"<span style='display:inline-block;width:100px;height:8px;background:{fill}'></span>"
+    style = f"display:inline-block;width:100px;height:8px;font-size:0;background:{fill}"
+    return f"<span aria-hidden=true style='{style}'>{'█' * full}{_EIGHTHS[eighths]}</span>"
 
 
 def marked(sentence: str) -> str:

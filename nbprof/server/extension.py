@@ -10,6 +10,7 @@ from typing import Any
 from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.utils import url_path_join
 from traitlets import Bool, Float, Integer, default
+from traitlets.config.loader import Config, LazyConfigValue
 
 from nbprof.server.capture import CaptureHandler
 from nbprof.server.files import DeleteHandler, DownloadHandler, RenameHandler
@@ -111,6 +112,8 @@ class NbprofServer(ExtensionApp):
         connection = self.settings.get("kernel_websocket_connection_class")
         if self.nodelay and isinstance(connection, type):
             self.settings["kernel_websocket_connection_class"] = at_once(connection)
+        if self.serverapp is not None:
+            export_pictures(self.serverapp.config)
 
     def initialize_handlers(self) -> None:
         """Add the handlers for requests of JupyterLab."""
@@ -136,6 +139,18 @@ class NbprofServer(ExtensionApp):
         self.summaries.close()
         self.pool.close()
         await self.recordings.close()
+
+
+def export_pictures(config: Config) -> None:
+    """Have HTML exports of a server use `PicturesOfProfiles`, after what they use already."""
+    used: list[Any] = []
+    for name in ("Exporter", "TemplateExporter", "HTMLExporter"):
+        preprocessors = config[name].get("preprocessors", used)
+        if isinstance(preprocessors, LazyConfigValue):
+            preprocessors = preprocessors.get_value(used)
+        used = list(preprocessors)
+    # By its name: nbconvert is imported by the first export.
+    config.HTMLExporter.preprocessors = [*used, "nbprof.server.export.PicturesOfProfiles"]
 
 
 def at_once(connection: type) -> type:

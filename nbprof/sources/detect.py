@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import RunFiles
+from nbprof.core.quiet import thread_pool
 from nbprof.core.receipt import Note
 from nbprof.formats import register
 from nbprof.formats.format import Here, Kind, Member
@@ -175,7 +175,7 @@ def _look(folder: Folder, files: list[Found], several: set[int], budget: Budget 
     if folder.cheap:
         done = [examine(file) for file in files]
     else:
-        with ThreadPoolExecutor(16) as pool:
+        with thread_pool(16) as pool:
             done = list(pool.map(examine, files))
     looked = _Looked([], [], [])
     for file, result in zip(files, done, strict=True):

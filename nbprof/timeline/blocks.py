@@ -8,13 +8,12 @@ V. Heun: Space-Efficient Preprocessing Schemes for Range Minimum Queries on Stat
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.core.quiet import silence
+from nbprof.core.quiet import thread_pool
 from nbprof.core.trace import Int32s, Int64s
 from nbprof.timeline.levels import Stack
 
@@ -57,7 +56,7 @@ class Blocks:
             # Behind the last event no more than a block is padded.
             sums[1:][part] = length.reshape(-1, 8).sum(axis=1)
 
-        with ThreadPoolExecutor(initializer=silence) as pool:
+        with thread_pool() as pool:
             list(pool.map(fill, range(0, count, _CHUNK)))
         if count:
             sums[-1] += blocks * 8 - count

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import sys
+from types import ModuleType, SimpleNamespace
+
 import ipywidgets
 import pytest
 
@@ -8,6 +11,7 @@ from nbprof.display import codec
 from nbprof.profiles.report import bundle
 from nbprof.profiles.widget import DashboardWidget
 from nbprof.tools import dashboard as payload
+from tests.support.viewers import WIDGET
 from tests.views import fake
 
 
@@ -112,3 +116,22 @@ def test_viewers_without_a_kernel_get_the_report():
     }
     assert data["text/plain"].startswith("nbprof · run 7")
     assert "image/png" in metadata
+
+
+def test_colab_is_asked_to_draw_widgets_that_are_not_its_own(monkeypatch):
+    """By anywidget, when the first one is shown: Colab draws only its own by default."""
+    import anywidget._util as anywidget_util
+
+    enabled = []
+    output = ModuleType("google.colab.output")
+    output.enable_custom_widget_manager = lambda: enabled.append(True)
+    output._widgets = SimpleNamespace(_installed_url="https://example.org/manager.js")
+    monkeypatch.setitem(sys.modules, "google.colab", ModuleType("google.colab"))
+    monkeypatch.setitem(sys.modules, "google.colab.output", output)
+    anywidget_util.enable_custom_widget_manager_once.cache_clear()
+    try:
+        _, metadata = DashboardWidget(fake.run())._repr_mimebundle_()
+    finally:
+        anywidget_util.enable_custom_widget_manager_once.cache_clear()
+    assert enabled == [True]
+    assert metadata[WIDGET]["colab"]["custom_widget_manager"]["url"].endswith("manager.js")

@@ -220,7 +220,7 @@ def test_a_program_displays_as_the_tab_with_itself_chosen(tmp_path, monkeypatch)
     assert displayed(p.memory_viewer["jit_3(3)"].in_space(1))[:2] == ("jit_3(3)", 1)
     name, space, html = displayed(p.memory_viewer["jit_0"])
     assert (name, space) == ("jit_0(0)", 0), "left out of a report, and here all the same"
-    assert re.search(r"Live at the peak <span[^>]*>jit_0\(0\)<", html)
+    assert re.search(r"Live at the peak</b> <span[^>]*>jit_0\(0\)<", html)
     assert "chosen" not in p.payload()["memory_viewer"], (
         "the next display of the profile opens with the largest"
     )

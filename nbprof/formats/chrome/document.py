@@ -12,11 +12,11 @@ import os
 import re
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from nbprof.core.errors import ReadError
-from nbprof.core.quiet import silence
+from nbprof.core.quiet import thread_pool
 from nbprof.formats.chrome import loose
 from nbprof.formats.chrome.loose import Broken
 from nbprof.formats.chrome.part import Part
@@ -224,7 +224,7 @@ def _events(window: Window, document: Document) -> None:
     """The list of events, from behind its `[` to behind its `]`."""
     document.lists += 1
     size = STRETCH
-    with ThreadPoolExecutor(_THREADS, initializer=silence) as pool:
+    with thread_pool(_THREADS) as pool:
         pending: deque[tuple[bytes, Future[Stretch]]] = deque()
         while True:
             while len(pending) <= _THREADS:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -16,7 +15,7 @@ import pandas as pd
 
 from nbprof.core import wire
 from nbprof.core.errors import ReadError
-from nbprof.core.quiet import silence
+from nbprof.core.quiet import thread_pool
 from nbprof.core.trace import Int32s, Int64s
 from nbprof.core.wire import FIXED32, FIXED64, LENGTH, VARINT
 from nbprof.formats.xspace.split import spans
@@ -187,7 +186,7 @@ class Fields:
         if len(batches) < 2 or _THREADS < 2:
             results = list(map(read_batch, batches))
         else:
-            with ThreadPoolExecutor(_THREADS, initializer=silence) as pool:
+            with thread_pool(_THREADS) as pool:
                 results = list(pool.map(read_batch, batches))
         keys = list(plan.slots)
         for rows, columns in zip(batches, results, strict=True):

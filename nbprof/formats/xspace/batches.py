@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nbprof.core.files import Buffer
-from nbprof.core.quiet import silence
+from nbprof.core.quiet import thread_pool
 from nbprof.core.trace import Int32s, Int64s
 from nbprof.core.wire import Words
 from nbprof.formats.times import LONGEST_PS
@@ -128,7 +127,7 @@ def run(buffer: Buffer, work: Sequence[Batch]) -> None:
         for batch in work:
             _read(buffer, batch)
         return
-    with ThreadPoolExecutor(_THREADS, initializer=silence) as pool:
+    with thread_pool(_THREADS) as pool:
         list(pool.map(partial(_read, buffer), work))
 
 

@@ -101,16 +101,13 @@ def static_html(part: Compare, picture: bytes | None = None) -> str:
         evidence.append(f"{mark} {markup.text(item.text)}")
     parts = [
         f'<p style="margin:0 0 8px"><b>nbprof</b> &nbsp; <b>{runs}</b></p>',
-        (
-            '<p style="font-size:20px;line-height:28px;font-weight:600;margin:0 0'
-            f' 4px">{markup.text(pair.headline)}</p>'
-        ),
+        markup.headline(markup.text(pair.headline)),
         pair.detail and markup.paragraph(markup.text(pair.detail)),
         markup.paragraph(
             f'<b>{markup.text(pair.title)}</b><br><span style="{markup.SOFT}">'
             f"{'<br>'.join(evidence)}</span>"
         ),
-        markup.picture(picture, f"Comparison of two runs. {pair.headline}") if picture else "",
+        markup.picture(picture, "Chart of both runs by category") if picture else "",
         _figures(pair),
         _categories(pair),
         _changed(pair, "ops"),

@@ -47,8 +47,17 @@ async function load() {
   const stream = new Blob([bytes(code)]).stream().pipeThrough(new DecompressionStream("gzip"));
   const text = await new Response(stream).text();
   const url = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
+  // A page may let scripts run that stand in it, as this one, and import none. Then the module is
+  // made one of them, and says when it has run (js/hosts/page.ts).
+  const inline = () => new Promise((done) => {
+    addEventListener(version, () => done(globalThis[Symbol.for("nbprof.module")]), { once: true });
+    const script = document.createElement("script");
+    script.type = "module";
+    script.text = `${text};dispatchEvent(new Event("${version}"))`;
+    document.head.append(script);
+  });
   try {
-    return await import(url);
+    return await import(url).catch(inline);
   } catch (error) {
     delete globalThis[slot];
     throw error;

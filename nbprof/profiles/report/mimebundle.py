@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from nbprof.core.garbage import collection_paused
+from nbprof.core.quiet import thread_pool
 from nbprof.display import codec
 from nbprof.profiles.live import files, registry
 from nbprof.profiles.report.html import fragment
@@ -74,7 +74,7 @@ def mimebundle(
         payload = select(payload, views)
     # Drawing and packing mostly compress, which releases the interpreter lock; fonts must be used
     # by a single thread.
-    with ThreadPoolExecutor(1, "nbprof-picture") as drawing:
+    with thread_pool(1, "nbprof-picture") as drawing:
         chart = drawing.submit(register.chart, payload) if drawn else None
         picture = drawing.submit(register.picture, payload) if drawn else None
         packed = codec.pack(payload)

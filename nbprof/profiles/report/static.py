@@ -7,6 +7,7 @@ from collections.abc import Callable
 from nbprof.core.guard import Failures, collecting, guarded
 from nbprof.display import markup, wording
 from nbprof.tools import register
+from nbprof.tools.common import unit_in
 from nbprof.tools.header import UNFINISHED
 from nbprof.tools.parts import Meta
 from nbprof.tools.payloads import Payload
@@ -28,12 +29,12 @@ def static_html(payload: Payload, picture: bytes | None = None) -> str:
     tools = [only] if only else list(register.tools().values())
     failed: list[str] = []
     with collecting(Failures(failed.append)):
-        text = next((line for tool in tools for line in tool.text(payload, 1)), "")
         leads = [_part(tool.lead, payload) for tool in tools]
         bodies = [_part(tool.static, payload) for tool in tools]
     parts = [_header(payload.meta), *leads]
     if picture and not only:
-        parts.append(markup.picture(picture, f"Step time. {text}", _STEPS_WIDTH))
+        alt = f"Chart of {unit_in(payload.meta).time} by category"
+        parts.append(markup.picture(picture, alt, _STEPS_WIDTH))
     parts += [
         *bodies,
         *(markup.paragraph(markup.text(sentence)) for sentence in failed),

@@ -49,16 +49,12 @@ def html(payload: Payload) -> str:
 
 def _verdict(overview: Overview) -> str:
     verdict = overview.verdict
-    style, word = "font-weight:600", markup.text(verdict.word)
-    if overview.bound:
-        style += f";color:{BY_KEY[overview.bound].colour}"
+    word = markup.text(verdict.word)
     if verdict.text:
         word += ":"
-    word = f'<span style="{style}">{word}</span>'
-    html = (
-        f'<p style="font-size:20px;line-height:28px;font-weight:600;margin:0 0 4px">{word}'
-        f" {markup.text(verdict.text)}</p>"
-    )
+    if overview.bound:
+        word = markup.swatch(BY_KEY[overview.bound].colour) + word
+    html = markup.headline(f"{word} {markup.text(verdict.text)}")
     if verdict.detail:
         html += markup.paragraph(markup.text(verdict.detail))
     level = overview.confidence.level
@@ -104,7 +100,7 @@ def _breakdown_row(row: Row) -> list[str]:
     name = markup.text(row.label)
     numbers = [wording.number(row.ms, 2), "", wording.percent(row.percent)]
     if row.part:
-        return [f'<span style="padding-left:18px;{markup.SOFT}">{name}</span>', *numbers]
+        return [f'<span style="{markup.SOFT}">{markup.indented(name, 1)}</span>', *numbers]
     numbers[1] = markup.bar(row.percent, row.colour)
     return [markup.swatch(row.colour) + name, *numbers]
 
@@ -161,10 +157,7 @@ def _range_cell(table: Table, head: Column, row: int) -> str:
     key = head.key
     value = table.cell(key, row)
     if key == "name":
-        name, depth = markup.name(value, 60), int(table.cell("_depth", row))
-        if not depth:
-            return name
-        return f'<span style="padding-left:{18 * depth}px">{name}</span>'
+        return markup.indented(markup.name(value, 60), int(table.cell("_depth", row)))
     if key == "top":
         return value and markup.name(value, 60)
     if np.isnan(value):
