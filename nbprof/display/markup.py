@@ -1,4 +1,4 @@
-"""Plain HTML without scripts, style sheets and SVG, which every viewer shows.
+"""Plain HTML for every viewer: no scripts, style sheets or SVG.
 
 Code hosts and untrusted notebooks remove everything but plain elements and `style=` attributes, and
 some of them (GitHub) these attributes, too. So what a style says is said by an element or a

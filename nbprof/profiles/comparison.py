@@ -167,7 +167,7 @@ class Comparison(ShownByMarimo):
 
     @property
     def memory(self) -> pd.DataFrame:
-        """What memory is used for before and after, largest change first.
+        """Memory by role before and after, largest change first.
 
         At the peak (`p.memory.roles`) of the allocator with the largest peak of each run, on
         devices where there are some; else at snapshots of PyTorch's allocator, of the device with

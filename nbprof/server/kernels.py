@@ -30,7 +30,7 @@ class Ran(NamedTuple):
 async def record(
     notebook: str, cell: str, *, steps: str, stacks: bool, seconds: float, tokens: int
 ) -> str:
-    """Record a cell with ``%%nbprof``. Returns the brief.
+    """Record a cell and return the brief.
 
     Parameters
     ----------

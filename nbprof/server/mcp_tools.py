@@ -1,4 +1,4 @@
-"""Tools for assistants in JupyterLab, found by the extension `jupyter-server-mcp`.
+"""Tools for assistants in JupyterLab, by `jupyter-server-mcp`.
 
 It reads the entry points of the group `jupyter_server_mcp.tools`: names of functions, whose
 signatures and docstrings are all that a model is told. Profiles are read below the folder of the

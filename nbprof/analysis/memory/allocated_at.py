@@ -38,7 +38,7 @@ Texts = npt.NDArray[np.object_]
 
 
 class Code(NamedTuple):
-    """What a recording has of the program's lines.
+    """Lines of the program in a recording.
 
     Attributes
     ----------

@@ -354,9 +354,7 @@ class AdviceFrames(OverviewFrames, HostFrames):
         )
 
     def _compiled_first(self) -> bool:
-        """Whether all that is compiled in the steps that averages include is so for the first
-        time.
-        """
+        """True if each compilation in counted steps is the first of its function."""
         if not self.compilations.rows or self.capture is None:
             return False
         from nbprof.analysis.compiles import again

@@ -135,7 +135,7 @@ class MemoryFrames(CodeFrames):
 
     @property
     def _code(self) -> Code | None:
-        """What was recorded of the program's lines, which is that of one process."""
+        """Recorded lines of the program, of one process."""
         from nbprof.analysis.memory.allocated_at import Code
 
         if self.capture is None or self.parts is not None or len(self.hosts) != 1:
