@@ -11,6 +11,7 @@ from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.utils import url_path_join
 from traitlets import Bool, Float, Integer, default
 
+from nbprof.profiles.report import sanitized
 from nbprof.server.capture import CaptureHandler
 from nbprof.server.files import DeleteHandler, DownloadHandler, RenameHandler
 from nbprof.server.handlers import AskHandler, CompareHandler, OpenHandler, ReadyHandler
@@ -108,6 +109,9 @@ class NbprofServer(ExtensionApp):
         self.recordings = Recordings(self.memory, self.log)
         # The page offers recording only if it is turned on.
         self.settings.setdefault("page_config_data", {})["nbprofCapture"] = bool(self.capture)
+        if self.serverapp is not None:
+            # Exports of notebooks whose HTML is sanitized.
+            self.serverapp.config.HTMLExporter.preprocessors.append(sanitized.NAME)
         connection = self.settings.get("kernel_websocket_connection_class")
         if self.nodelay and isinstance(connection, type):
             self.settings["kernel_websocket_connection_class"] = at_once(connection)
