@@ -6,6 +6,7 @@ import { h, listen } from "../lib/dom.js";
 import type { Payload } from "../lib/payload.js";
 import type { Selection } from "../lib/store.js";
 import { type BoardState, type Dashboard, type DashboardOptions, dashboard } from "../views/dashboard.js";
+import { address } from "./address.js";
 import { drawnBytes, enter, type Guest, leave, openedBytes, settle } from "./budget.js";
 
 export type { BoardState, Dashboard, DashboardOptions };
@@ -85,6 +86,9 @@ function resting(
   let standing: ReturnType<typeof setTimeout> | undefined;
   let weighing: ReturnType<typeof setTimeout> | undefined;
 
+  // A saved report is all that there is on its page: its address, and keys before anything has the focus, are for it.
+  const alone = "nbprofPage" in document.body.dataset;
+  const where = alone ? address(ending.signal, (place) => board?.open(place)) : null;
   const draw = (payload: Payload): void => {
     const compared = give !== own;
     const views = options.views?.length && compared ? [...options.views, "compare" as const] : options.views;
@@ -95,6 +99,7 @@ function resting(
       compared,
       ...(views && { views }),
       ...(state && { state }),
+      ...(where && { place: where.place, onPlace: where.follow }),
     });
     if (live !== null) board.setLive(live);
   };
@@ -189,8 +194,7 @@ function resting(
     ending.abort();
     throw error;
   }
-  // A saved report is all that there is on its page: keys are for it, also before anything has the focus.
-  if ("nbprofPage" in document.body.dataset) {
+  if (alone) {
     const key = (event: KeyboardEvent): void => {
       if (event.target === document.body) board?.key(event);
     };
@@ -212,6 +216,7 @@ function resting(
     tab: () => board?.tab() ?? (state as BoardState).tab,
     state: () => board?.state() ?? (state as BoardState),
     key: (event) => board?.key(event),
+    open: (place) => board?.open(place),
   };
 }
 

@@ -4,6 +4,7 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/applica
 import { IRenderMimeRegistry } from "@jupyterlab/rendermime";
 import { rendererFactory } from "../hosts/mime.js";
 import { stripFactory } from "../hosts/strip.js";
+import { keepWheel } from "../lib/wheel.js";
 import { capture } from "./capture.js";
 import { cells } from "./cells.js";
 import { compare } from "./compare.js";
@@ -13,6 +14,9 @@ import { help } from "./help.js";
 import { launcher } from "./launcher.js";
 import { runs } from "./runs.js";
 import { settingsPlugin } from "./settings.js";
+
+// Here and not in a plugin: before JupyterLab's own plugins are activated.
+keepWheel(window);
 
 const plugin: JupyterFrontEndPlugin<void> = {
   id: "nbprof:plugin",

@@ -1,6 +1,6 @@
 /** A canvas at the pixel ratio of the screen, redrawn at most once a frame. */
 
-import { h, listen } from "./dom.js";
+import { h, listen, zoomOf } from "./dom.js";
 
 export interface Canvas {
   element: HTMLCanvasElement;
@@ -24,6 +24,9 @@ export interface CanvasOptions {
   draw(context: CanvasRenderingContext2D, width: number, height: number): void;
 }
 
+/** Pixels of the screen in one of an element. */
+export const ratioOf = (element: Element): number => (globalThis.devicePixelRatio || 1) * zoomOf(element);
+
 export function canvas(parent: HTMLElement, options: CanvasOptions): Canvas {
   const element = h("canvas", {
     role: "img",
@@ -37,7 +40,7 @@ export function canvas(parent: HTMLElement, options: CanvasOptions): Canvas {
     cancelAnimationFrame(frame);
     frame = 0;
     const { width, height } = size();
-    const ratio = globalThis.devicePixelRatio || 1;
+    const ratio = ratioOf(element);
     const pixels = [Math.round(width * ratio), Math.round(height * ratio)] as const;
     if (pixels[0] === 0 || pixels[1] === 0) return;
     if (element.width !== pixels[0]) element.width = pixels[0];

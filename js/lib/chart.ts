@@ -1,7 +1,7 @@
 /** What all plots share: axes, painting, the keys that move from point to point, and the card beside the one shown. */
 
 import type { Canvas } from "./canvas.js";
-import { boxOf, type Child, h, handled, listen, modified } from "./dom.js";
+import { boxOf, type Child, h, handled, listen, modified, shareAt } from "./dom.js";
 import { byteUnit, num } from "./format.js";
 import { onTheme } from "./palette.js";
 import { type CardContent, hoverCard } from "./parts.js";
@@ -182,9 +182,7 @@ export function pointed(area: Canvas, stage: HTMLElement, signal: AbortSignal, o
     },
   };
   listen(element, "pointermove", (event) => {
-    const box = boxOf(element);
-    const pixel = 1 / Math.max(1, box.width);
-    state.show(options.at((event.clientX - box.left) * pixel, pixel));
+    state.show(options.at(shareAt(event, element), 1 / Math.max(1, boxOf(element).width)));
   });
   listen(element, "pointerleave", () => state.show(-1));
   listen(element, "blur", () => state.show(-1));

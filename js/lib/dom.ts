@@ -93,14 +93,27 @@ export function handled(event: Event): void {
   event.stopPropagation();
 }
 
-/** Where an element stands, in client coordinates. */
-export const boxOf = (element: Element): DOMRect => element.getBoundingClientRect();
+/** CSS pixels of the page in one of an element: JupyterLab zooms a panel by CSS. Browsers that do not tell it do not zoom so. */
+export const zoomOf = (element: Element): number => (element as { currentCSSZoom?: number }).currentCSSZoom ?? 1;
+
+/** Where an element stands: client coordinates, in its own pixels. */
+export function boxOf(element: Element): DOMRect {
+  const box = element.getBoundingClientRect();
+  const zoom = zoomOf(element);
+  if (zoom === 1) return box;
+  return new DOMRect(box.x / zoom, box.y / zoom, box.width / zoom, box.height / zoom);
+}
+
+/** Where the pointer is in an element, in its own pixels from its left and upper edges. */
+export function pointIn(event: MouseEvent, element: Element): { x: number; y: number } {
+  const { left, top } = boxOf(element);
+  const zoom = zoomOf(element);
+  return { x: event.clientX / zoom - left, y: event.clientY / zoom - top };
+}
 
 /** How far from the left edge of an element the pointer is, as a part of its width. */
-export function shareAt(event: MouseEvent, element: Element): number {
-  const { left, width } = boxOf(element);
-  return (event.clientX - left) / Math.max(1, width);
-}
+export const shareAt = (event: MouseEvent, element: Element): number =>
+  pointIn(event, element).x / Math.max(1, boxOf(element).width);
 
 /** Whether a key was pressed with Ctrl, ⌘ or Alt: such keys belong to the notebook. */
 export const modified = (event: KeyboardEvent): boolean => event.ctrlKey || event.metaKey || event.altKey;

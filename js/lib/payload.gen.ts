@@ -57,6 +57,7 @@ export interface Meta {
   notice: Notice | null;
   heads: Record<string, Column[]>;
   hosts?: string[];
+  devices?: HostDevices[];
   footer: Footer;
   receipt: ReceiptLine[];
   tabs: TabHead[];
@@ -80,6 +81,12 @@ export interface Column {
   kind: "text" | "code" | "number" | "bytes" | "percent" | "bool";
   help: string;
   digits?: number;
+}
+
+/** The devices of a host, by their numbers there. See nbprof.tools.parts. */
+export interface HostDevices {
+  host: string;
+  devices: number[];
 }
 
 /** The analysed file: events, size, time of the analysis. See nbprof.tools.parts. */
@@ -632,6 +639,7 @@ export interface DeviceTime {
   statement: Marked;
   figures: Figure[];
   devices: string[];
+  places: DevicePlace[];
   windows: string[];
   parts_ms: Float32Array;
   waits: ((number | null)[])[];
@@ -641,8 +649,15 @@ export interface DeviceTime {
   left_out: string;
 }
 
+/** A device by its host, and its number there. See nbprof.tools.device_time.parts. */
+export interface DevicePlace {
+  host: string;
+  device: number;
+}
+
 /** A step function of time, as the largest value of each of so many equal boxes. See nbprof.tools.device_time.parts. */
 export interface DeviceSeries {
+  device: DevicePlace;
   label: string;
   unit: string;
   from_ms: number;
@@ -989,6 +1004,8 @@ export interface Lane {
   time?: Float64Array | Int32Array | Uint32Array;
   value?: NumberArray;
   unit?: "bytes" | "percent" | "count";
+  host?: string;
+  device?: number;
 }
 
 /** Density of omitted events: a row per lane and level with such events. See nbprof.tools.trace.parts. */

@@ -1,7 +1,8 @@
-/** What the views of one dashboard share: the selected steps, the open tab, the range the trace shows. */
+/** What the views of one dashboard share: the selected steps, host and device, the open tab, what the trace shows. */
 
 import { listen } from "./dom.js";
 import type { TabId } from "./payload.js";
+import type { Place, Times } from "./place.js";
 
 /** Step numbers, both included. */
 export interface Selection {
@@ -14,9 +15,13 @@ export interface State {
   selection: Selection | null;
   /** null: all hosts together. */
   host: string | null;
+  /** Its number on the host that is shown; null: all devices. */
+  device: number | null;
   tab: TabId;
   /** ms since the start of the profile that a link asks the trace to show; null: nothing asked. */
-  focusRange: [number, number] | null;
+  focusRange: Times | null;
+  /** What the trace shows; null before it was opened. */
+  trace: Pick<Place, "window_ms" | "range_ms" | "slice"> | null;
 }
 
 export interface Store {
@@ -29,12 +34,22 @@ export interface Store {
 const same = (a: unknown, b: unknown): boolean => a === b || JSON.stringify(a) === JSON.stringify(b);
 
 export function createStore(initial: Partial<State> = {}): Store {
-  const state: State = { selection: null, host: null, tab: "overview", focusRange: null, ...initial };
+  const state: State = {
+    selection: null,
+    host: null,
+    device: null,
+    tab: "overview",
+    focusRange: null,
+    trace: null,
+    ...initial,
+  };
   const listeners: { [K in keyof State]: Set<(value: State[K]) => void> } = {
     selection: new Set(),
     host: new Set(),
+    device: new Set(),
     tab: new Set(),
     focusRange: new Set(),
+    trace: new Set(),
   };
   return {
     get: (key) => state[key],

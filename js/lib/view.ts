@@ -1,6 +1,7 @@
 /** The contract between the dashboard and each view in js/views. */
 
 import type { Payload, TabId } from "./payload.js";
+import type { Times } from "./place.js";
 import type { Store } from "./store.js";
 import type { Asker } from "./wire.js";
 
@@ -24,7 +25,11 @@ export interface Hint {
   /** Text for the search or the highlight: an op or slice name. */
   search?: string;
   /** ms since the start of the profile. */
-  range_ms?: [number, number];
+  range_ms?: Times;
+  /** Into the trace: the window as it is to be, ms; `range_ms` is then only marked. */
+  window_ms?: Times;
+  /** Into the trace: the number of the event whose slice is selected. */
+  slice?: number;
   /** Text for the filter of the view's table. */
   filter?: string;
 }

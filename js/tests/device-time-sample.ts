@@ -20,6 +20,10 @@ export function deviceTimeSample(): DeviceTime {
     statement: "The 2 devices computed **50%** of the time and was idle **30%**.",
     figures: [{ key: "compute", label: "Computing", value: 50, unit: "%", digits: 1, note: "of device time" }],
     devices: [`rank 0 ${HOSTILE}, device 0`, "rank 1, device 1"],
+    places: [
+      { host: "rank 0", device: 0 },
+      { host: "rank 1", device: 1 },
+    ],
     windows: ["Whole recording", "Step 1"],
     parts_ms: Float32Array.of(5, 2, 0, 3, 6, 0, 1, 3, 4, 0, 0, 1, Number.NaN, Number.NaN, Number.NaN, Number.NaN),
     waits: [
@@ -27,8 +31,16 @@ export function deviceTimeSample(): DeviceTime {
       [null, 2, 1],
     ],
     streams: [
-      { label: `Queue: ${HOSTILE}`, unit: "count", from_ms: 0, to_ms: 10, most: Float32Array.of(0, 3, 1, 0) },
       {
+        device: { host: "rank 0", device: 0 },
+        label: `Queue: ${HOSTILE}`,
+        unit: "count",
+        from_ms: 0,
+        to_ms: 10,
+        most: Float32Array.of(0, 3, 1, 0),
+      },
+      {
+        device: { host: "rank 1", device: 1 },
         label: "Copies: device 0, host to device",
         unit: "GB/s",
         from_ms: 0,
@@ -40,10 +52,16 @@ export function deviceTimeSample(): DeviceTime {
       device_idle_causes: tableOf(
         [
           ["host", "text"],
+          ["device", "number"],
           ["cause", "text"],
           ["idle_ms", "number"],
         ],
-        { host: text(["rank 0", "rank 1"]), cause: text(["", HOSTILE]), idle_ms: Float64Array.of(2, 1) },
+        {
+          host: text(["rank 0", "rank 1"]),
+          device: Uint8Array.of(0, 1),
+          cause: text(["", HOSTILE]),
+          idle_ms: Float64Array.of(2, 1),
+        },
         2,
       ),
       device_launches: tableOf(

@@ -57,6 +57,48 @@ async function ref(event: number): Promise<SliceRef> {
   return info.slice;
 }
 
+describe("a host or device that is chosen", () => {
+  const at = (host: string, device?: number): Partial<Lane> => ({
+    host,
+    process: `${host} · ${device === undefined ? "Host" : `GPU ${device}`}`,
+    ...(device !== undefined && { device }),
+  });
+  const several: Trace = {
+    ...data,
+    lanes: numbered([
+      lane([0, 1000], [500, 500], [0, 0], at("a")),
+      lane([5000], [2000], [0], at("a", 0)),
+      lane([6000], [100], [0], at("a", 1)),
+      lane([7000], [100], [0], at("b")),
+      lane([8000], [100], [0], { process: "All" }),
+    ]),
+  };
+  const shown = (model: Model): number[] => model.bands.flatMap((band) => (band.kind === "lane" ? [band.lane] : []));
+
+  it("leaves its lanes, those of its host and those of none, and sums up over them", () => {
+    const model = new Model(sourceOf(several));
+    expect([shown(model), model.lanesChosen]).toEqual([[0, 1, 2, 3, 4], null]);
+    model.choose({ host: "a", device: null });
+    expect([shown(model), model.lanesChosen]).toEqual([
+      [0, 1, 2, 4],
+      [0, 1, 2, 4],
+    ]);
+    model.choose({ host: "a", device: 1 });
+    expect(shown(model)).toEqual([0, 2, 4]);
+    model.choose({ host: "c", device: null });
+    expect(shown(model)).toEqual([4]);
+  });
+  it("gives way to a slice of another one that is asked for", async () => {
+    const source = sourceOf(several);
+    const model = new Model(source);
+    model.choose({ host: "b", device: null });
+    const there = (await source.slice(2))?.slice as SliceRef;
+    model.select(there, true);
+    expect(model.chosen).toEqual({ host: null, device: null });
+    expect(model.placeOf(there)).not.toBeNull();
+  });
+});
+
 describe("the model", () => {
   it("steps through hits from the left edge of the window, around the end, and back", async () => {
     const model = modelOf();

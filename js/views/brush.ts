@@ -5,7 +5,7 @@
  * (arrows move, Shift+arrows, Home and End extend the selection, Esc clears it).
  */
 
-import { boxOf, clear, h, listen, s, shareAt } from "../lib/dom.js";
+import { boxOf, clear, h, listen, pointIn, s, shareAt } from "../lib/dom.js";
 import type { Selection, Store } from "../lib/store.js";
 import type { Bar } from "./stepstats.js";
 
@@ -75,7 +75,7 @@ export function brush(store: Store): Brush {
   listen(svg, "pointerdown", (event) => {
     if (event.button !== 0 || bars.length === 0) return;
     const box = boxOf(svg);
-    const x = event.clientX - box.left;
+    const { x } = pointIn(event, svg);
     const [first, last] = range();
     const edges = [(first / bars.length) * box.width, ((last + 1) / bars.length) * box.width] as const;
     const bar = barAt(event);

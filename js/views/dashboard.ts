@@ -7,6 +7,7 @@ import { type Keeper, type Kept, readKept, writeKept } from "../lib/keep.js";
 import { onPageOptions, palette } from "../lib/page-options.js";
 import { categoryClass, emptyView } from "../lib/parts.js";
 import type { Payload, TabId } from "../lib/payload.js";
+import type { Place } from "../lib/place.js";
 import { createStore, type Selection } from "../lib/store.js";
 import { type Theme, watchTheme } from "../lib/theme.js";
 import type { Hint, ViewContext, ViewHandle } from "../lib/view.js";
@@ -14,7 +15,8 @@ import type { Asker } from "../lib/wire.js";
 import { about } from "./about.js";
 import { actions } from "./actions.js";
 import { brand, footer, noticeLine, savedNotice, unknownTabs } from "./frame.js";
-import { hostPicker, OF_HOST, ofHost } from "./of-host.js";
+import { chosenIn, devicePicker, followsDevice, hostPicker, OF_HOST, ofHost } from "./of-host.js";
+import { chosenAt, hintAt, placeIn, stepsIn } from "./place.js";
 import { headTips } from "./tips.js";
 import { trials } from "./trials.js";
 import { wholeNote } from "./whole.js";
@@ -33,6 +35,10 @@ export interface DashboardOptions {
   onSelection?: (selection: Selection | null) => void;
   /** Another tab is shown. */
   onTab?: (tab: TabId) => void;
+  /** Where it is opened, unless `state` says it. */
+  place?: Place;
+  /** The reader is somewhere else. */
+  onPlace?: (place: Place) => void;
   /** What an earlier one of the same payload looked like. */
   state?: BoardState;
   /** Answers what the payload does not hold. */
@@ -54,6 +60,7 @@ export interface BoardState {
   tab: TabId;
   selection: Selection | null;
   host?: string | null;
+  device?: number | null;
   /** By view that was opened. */
   opened: Partial<Record<TabId, Kept>>;
 }
@@ -67,6 +74,8 @@ export interface Dashboard {
   tab(): TabId;
   /** To give to another one of the same payload. */
   state(): BoardState;
+  /** Goes to a place. */
+  open(place: Place): void;
   /** A key that was pressed around it, where the whole page is this dashboard. */
   key(event: KeyboardEvent): void;
 }
@@ -109,9 +118,17 @@ export function dashboard(
   const wanted = options.views?.length ? options.views : known.map((tab) => tab.id);
   const tabs = wanted.flatMap((id) => known.filter((tab) => tab.id === id));
   const was = options.state ?? options;
-  const first = was.tab ?? payload.meta.tab;
+  const at = options.state ? {} : (options.place ?? {});
+  const first = was.tab ?? at.tab ?? payload.meta.tab;
   const start = tabs.find((tab) => tab.id === first)?.id ?? tabs[0]?.id ?? "overview";
-  const store = createStore({ selection: was.selection ?? null, host: options.state?.host ?? null, tab: start });
+  const store = createStore({
+    selection: was.selection ?? stepsIn(payload, at.steps),
+    ...chosenAt(payload, at),
+    ...(options.state && { host: options.state.host ?? null, device: options.state.device ?? null }),
+    tab: start,
+  });
+  // The devices of another host are others.
+  store.subscribe("host", () => store.set("device", null), signal);
   /** Of views that were not opened since. */
   const stored = { ...options.state?.opened };
   const uid = `nbp${Math.random().toString(36).slice(2, 8)}`;
@@ -202,6 +219,7 @@ export function dashboard(
     brand(),
     runLine(payload),
     hostPicker(payload.meta.hosts ?? [], store, signal),
+    devicePicker(payload.meta, store, signal),
     offered?.element,
   );
   const pending = payload.meta.pending && h("span.pending", payload.meta.pending);
@@ -235,7 +253,7 @@ export function dashboard(
     pane.width = width();
     try {
       const context = {
-        payload: OF_HOST.has(id) ? ofHost(payload, store.get("host")) : payload,
+        payload: OF_HOST.has(id) ? ofHost(payload, chosenIn(store)) : payload,
         store,
         asker: options.ask ?? null,
         trials: attempts,
@@ -295,7 +313,7 @@ export function dashboard(
   function go(id: TabId, hint?: Hint): void {
     awaited = pending && !panes.has(id) ? id : undefined;
     if (!panes.has(id)) return;
-    if (hint?.range_ms) store.set("focusRange", hint.range_ms);
+    if (hint?.range_ms && !hint.window_ms) store.set("focusRange", hint.range_ms);
     store.set("tab", id);
     show(id, hint);
   }
@@ -328,6 +346,7 @@ export function dashboard(
     if (event.key === "Escape") {
       if (typing) (event.target as HTMLElement).blur();
       if (store.get("selection")) store.set("selection", null);
+      else if (store.get("device") !== null) store.set("device", null);
       else if (store.get("host") !== null) store.set("host", null);
       else leave();
     } else if (typing) return;
@@ -373,17 +392,15 @@ export function dashboard(
   some();
   store.subscribe("selection", some, signal);
   store.subscribe("host", some, signal);
-  store.subscribe(
-    "host",
-    () => {
-      for (const [id, pane] of panes) {
-        if (!pane.drawn || !OF_HOST.has(id)) continue;
-        pane.drawn = false;
-        if (id === store.get("tab")) draw(id, pane);
-      }
-    },
-    signal,
-  );
+  const redraw = (follow: (id: TabId) => boolean): void => {
+    for (const [id, pane] of panes) {
+      if (!pane.drawn || !OF_HOST.has(id) || !follow(id)) continue;
+      pane.drawn = false;
+      if (id === store.get("tab")) draw(id, pane);
+    }
+  };
+  store.subscribe("host", () => redraw(() => true), signal);
+  store.subscribe("device", () => redraw(followsDevice), signal);
   if (options.onSelection) store.subscribe("selection", options.onSelection, signal);
   if (options.onTab) store.subscribe("tab", options.onTab, signal);
   if (ask) {
@@ -392,7 +409,12 @@ export function dashboard(
       host.dataset.live = state;
     }, signal);
   }
-  show(start);
+  show(start, hintAt(payload, start, at));
+  const { onPlace } = options;
+  if (onPlace) {
+    for (const key of ["tab", "selection", "host", "device", "trace"] as const)
+      store.subscribe(key, () => onPlace(placeIn(store)), signal);
+  }
 
   return {
     destroy() {
@@ -402,10 +424,18 @@ export function dashboard(
     setSelection: (selection) => store.set("selection", selection),
     tab: () => store.get("tab"),
     key: onKey,
+    open(place) {
+      const { host, device } = chosenAt(payload, place);
+      store.set("host", host);
+      store.set("device", device);
+      store.set("selection", stepsIn(payload, place.steps));
+      const id = place.tab && panes.has(place.tab) ? place.tab : store.get("tab");
+      go(id, hintAt(payload, id, place));
+    },
     state() {
       const opened = { ...stored };
       for (const [id, pane] of panes) if (pane.drawn) opened[id] = readKept(pane.element, pane.keepers);
-      return { tab: awaited ?? store.get("tab"), selection: store.get("selection"), host: store.get("host"), opened };
+      return { tab: awaited ?? store.get("tab"), selection: store.get("selection"), ...chosenIn(store), opened };
     },
     setLive(live) {
       if (pending) {

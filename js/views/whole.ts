@@ -1,11 +1,11 @@
-/** What describes the whole run, or all hosts, says so, and is grey, while some of the steps or one host are selected. */
+/** What describes the whole run, or all hosts, says so, and is grey, while some of the steps, one host or one device are selected. */
 
 import { h } from "../lib/dom.js";
 import { link } from "../lib/parts.js";
 import type { Payload, TabId } from "../lib/payload.js";
 import type { Store } from "../lib/store.js";
 import { capital } from "../lib/unit.js";
-import { follows } from "./of-host.js";
+import { follows, followsDevice, nameOf } from "./of-host.js";
 import { rangeText } from "./stepstats.js";
 
 /** Views that say of each part whether it follows the selection; the trace has every event. */
@@ -24,6 +24,13 @@ const hostNote = (host: string): Node[] => [
   document.createTextNode(" opens only that host. "),
 ];
 
+/** What a view of all devices says while one is chosen. */
+const deviceNote = (device: number, host: string | null): Node[] => [
+  document.createTextNode(
+    `${capital(nameOf({ host: null, device }))} is selected, but this view covers all devices${host === null ? "" : ` of ${host}`}. `,
+  ),
+];
+
 /** The line at the top of a view that does not follow the selection at all. */
 export function wholeNote(
   id: TabId,
@@ -35,7 +42,9 @@ export function wholeNote(
   const say = (): void => {
     const selection = TOLD.has(id) || steps.empty ? null : store.get("selection");
     const host = follows(id, { steps }) ? null : store.get("host");
-    line.hidden = !selection && host === null;
+    // Of a view of all hosts the sentence about the host says it all.
+    const device = followsDevice(id) || host !== null ? null : store.get("device");
+    line.hidden = !selection && host === null && device === null;
     line.replaceChildren(
       ...(selection
         ? [
@@ -45,10 +54,14 @@ export function wholeNote(
           ]
         : []),
       ...(host !== null ? [...hostNote(host), link("all hosts", () => store.set("host", null))] : []),
+      ...(device !== null
+        ? [...deviceNote(device, store.get("host")), link("all devices", () => store.set("device", null))]
+        : []),
     );
   };
   say();
   store.subscribe("selection", say, signal);
   store.subscribe("host", say, signal);
+  store.subscribe("device", say, signal);
   return line;
 }

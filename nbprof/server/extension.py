@@ -12,6 +12,7 @@ from jupyter_server.utils import url_path_join
 from traitlets import Bool, Float, Integer, default
 from traitlets.config.loader import Config, LazyConfigValue
 
+from nbprof.profiles.report import sanitized
 from nbprof.server.capture import CaptureHandler
 from nbprof.server.files import DeleteHandler, DownloadHandler, RenameHandler
 from nbprof.server.handlers import AskHandler, CompareHandler, OpenHandler, ReadyHandler
@@ -113,7 +114,7 @@ class NbprofServer(ExtensionApp):
         if self.nodelay and isinstance(connection, type):
             self.settings["kernel_websocket_connection_class"] = at_once(connection)
         if self.serverapp is not None:
-            export_pictures(self.serverapp.config)
+            export_static(self.serverapp.config)
 
     def initialize_handlers(self) -> None:
         """Add the handlers for requests of JupyterLab."""
@@ -141,8 +142,11 @@ class NbprofServer(ExtensionApp):
         await self.recordings.close()
 
 
-def export_pictures(config: Config) -> None:
-    """Have HTML exports of a server use `PicturesOfProfiles`, after what they use already."""
+def export_static(config: Config) -> None:
+    """Have sanitized HTML exports of a server show static dashboards.
+
+    Preprocessors that are configured run before.
+    """
     used: list[Any] = []
     for name in ("Exporter", "TemplateExporter", "HTMLExporter"):
         preprocessors = config[name].get("preprocessors", used)
@@ -150,7 +154,7 @@ def export_pictures(config: Config) -> None:
             preprocessors = preprocessors.get_value(used)
         used = list(preprocessors)
     # By its name: nbconvert is imported by the first export.
-    config.HTMLExporter.preprocessors = [*used, "nbprof.server.export.PicturesOfProfiles"]
+    config.HTMLExporter.preprocessors = [*used, sanitized.NAME]
 
 
 def at_once(connection: type) -> type:

@@ -16,9 +16,11 @@ _BLOCK = 1 << 19
 _FEW, _SAMPLE, _FAR, _NEAR, _SHARE = 20, 100_000, 50, 5, 0.005
 
 
-def head(lane: Lane) -> dict[str, Any]:
-    """The header of a lane."""
-    return {
+def head(lane: Lane, hosts: int) -> dict[str, Any]:
+    """The header of a lane: with its host if there are several, and with the number of its device
+    on that host if it is of one.
+    """
+    header = {
         "id": lane.id,
         "process": lane.process,
         "name": one_line(lane.name)[:MOST_NAME],
@@ -28,6 +30,12 @@ def head(lane: Lane) -> dict[str, Any]:
         "folded": lane.folded,
         "derived": lane.derived,
     }
+    if hosts > 1 and lane.host:
+        header["host"] = lane.host
+    # "-1" is the host itself.
+    if lane.device.isdecimal():
+        header["device"] = int(lane.device)
+    return header
 
 
 _CLOCKS = "Each host is drawn by its own clock; p.pods.clocks shows the differences."

@@ -223,9 +223,9 @@ def _open(timeline: Timeline, request: Request) -> Answer:  # noqa: ARG001
     tracks, index = timeline.tracks, timeline.index
     timeline.prepare()
     units = {counter.id: counter.unit for counter in tracks.counters}
-    lanes = []
+    lanes, hosts = [], len(timeline.run.hosts)
     for lane in tracks.lanes:
-        header = {**head(lane), "depths": max(index.rows(lane.id), 1)}
+        header = {**head(lane, hosts), "depths": max(index.rows(lane.id), 1)}
         if lane.id in units:
             header["unit"] = units[lane.id]
         lanes.append(header)

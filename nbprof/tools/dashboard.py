@@ -26,7 +26,17 @@ from nbprof.tools.common import unit_of
 from nbprof.tools.header import created, facts, label, notice
 from nbprof.tools.names import NAMES, by_word
 from nbprof.tools.overview import payload as overview
-from nbprof.tools.parts import Column, Empty, Footer, Meta, ReceiptLine, Tab, TabHead, UnitWords
+from nbprof.tools.parts import (
+    Column,
+    Empty,
+    Footer,
+    HostDevices,
+    Meta,
+    ReceiptLine,
+    Tab,
+    TabHead,
+    UnitWords,
+)
 from nbprof.tools.payloads import Payload
 from nbprof.tools.tool import MOST_EVENTS, Tool, ask
 
@@ -302,6 +312,7 @@ def _around(run: Run) -> Meta:
         notice=notice(run),
         heads=drawn.heads(),
         hosts=sorted(run.hosts, key=wording.natural) if len(run.hosts) > 1 else None,
+        devices=_devices(run),
         footer=Footer(
             events=receipt.events,
             dropped=receipt.dropped,
@@ -312,6 +323,16 @@ def _around(run: Run) -> Meta:
         receipt=_lines(receipt.lines),
         tabs=[],
     )
+
+
+def _devices(run: Run) -> list[HostDevices] | None:
+    """The devices of each host that has several; None if no host has."""
+    several = []
+    for host, numbers in run.devices.groupby("host", sort=False)["device"]:
+        unique = sorted({int(number) for number in numbers})
+        if len(unique) > 1:
+            several.append(HostDevices(host=str(host), devices=unique))
+    return several or None
 
 
 def _lines(notes: list[Note]) -> list[ReceiptLine]:

@@ -189,6 +189,13 @@ class ReceiptLine(Part):
     text: str
 
 
+class HostDevices(Part):
+    """The devices of a host, by their numbers there."""
+
+    host: str
+    devices: list[int]
+
+
 class Meta(Part):
     """Header, notice, tabs, footer and receipt."""
 
@@ -205,6 +212,8 @@ class Meta(Part):
     """Columns of the tables that views draw row by row, by the frame that they show."""
     hosts: list[str] | None = None
     """Those that recorded, where there are several."""
+    devices: list[HostDevices] | None = None
+    """Of each host that has several."""
     footer: Footer
     receipt: list[ReceiptLine]
     tabs: list[TabHead]

@@ -57,6 +57,8 @@ def test_all_compilations_of_some_steps_are_the_first_ones():
     assert are_first(first, compilation(30, shape("3,4", "5,4")))
     assert not are_first(first, compilation(4, shape("3,4", "5,4")))
     assert not are_first(first, compilation(4, state=""))
+    assert are_first(compilation(4, state="redefined"))
+    assert found(compilation(4, state="redefined")) is None
     assert not are_first(first, left_out=1)
     assert not are_first(compilation(30, state="first"))
     assert not are_first()
@@ -96,12 +98,12 @@ def test_the_cause_of_the_steps_that_count():
     result = found(
         compilation(-5, shape("3", "4"), ms=30),
         compilation(1, shape("3", "4"), ms=2),
-        compilation(2, "never seen function", state="redefined", function="f", ms=2),
-        compilation(4, "never seen function", state="redefined", function="g", ms=1.5),
+        compilation(2, "never seen function", state="made_again", function="f", ms=2),
+        compilation(4, "never seen function", state="made_again", function="g", ms=1.5),
     )
     assert result.ms == pytest.approx(5.5 / 10)
     assert result.of_cause_ms == pytest.approx(3.5 / 10)
-    assert (result.costliest.function, result.costliest.kind) == ("f", "redefined")
+    assert (result.costliest.function, result.costliest.kind) == ("f", "new_function")
     finding = advice("shape", of_cause_ms=2.0).loc["compile"]
     assert (
         "**5.00 ms**) is spent compiling again, **2.00 ms** of it for one cause."

@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 from contextlib import contextmanager
 
 import pytest
+from playwright.sync_api import expect
 
 from nbprof.profiles.load import load
 from tests.e2e.conftest import served
@@ -17,6 +19,7 @@ from tests.e2e.notebooks import (
     dashboards,
     open_notebook,
     wait_for_layout,
+    wait_until_drawn,
     window,
     write_notebook,
 )
@@ -448,3 +451,65 @@ def test_it_works_behind_a_prefix_with_a_token_and_xsrf(browser, guarded):
             f"{url}/nbprof/api/open", data=json.dumps({"path": "host.xplane.pb"})
         )
         assert answer.status == 403
+
+
+SHELL = "lab/api/settings/@jupyterlab/application-extension:shell"
+
+# How much JupyterLab has zoomed its panels.
+ZOOMED = "() => [...document.querySelectorAll('.jp-zoom-target')].map(each => each.style.zoom).filter(Boolean)"
+
+
+def turn_wheel(page, element, *, times=1):
+    """Ctrl+wheel over the middle of an element."""
+    element.hover()
+    page.keyboard.down("Control")
+    for _ in range(times):
+        page.mouse.wheel(0, -300)
+    page.keyboard.up("Control")
+
+
+def test_ctrl_and_wheel_zoom_the_trace_or_else_the_panel_under_the_pointer(browse, profiles):
+    url, _ = profiles
+    browse.request.put(f"{url}/{SHELL}", data=json.dumps({"raw": '{"zoomOnWheel": true}'}))
+    try:
+        browse.goto(f"{url}/lab/tree/profiles?reset")
+        opened(browse, "host.xplane.pb")
+        live(browse)
+        board = dashboard(browse)
+        board.get_by_role("tab", name="Trace").click()
+        canvas, shown = board.locator(".scroller canvas"), board.locator(".strips small")
+        canvas.focus()
+        browse.keyboard.press("0")
+        complete = shown.inner_text()
+        turn_wheel(browse, canvas)
+        expect(shown).not_to_have_text(complete)
+        assert browse.evaluate(ZOOMED) == []
+        browse.keyboard.press("0")
+        expect(shown).to_have_text(complete)
+        turn_wheel(browse, board.get_by_role("tab", name="Overview"), times=3)
+        browse.wait_for_function(f"() => ({ZOOMED})().length > 0")
+        (zoom,) = browse.evaluate(ZOOMED)
+        assert float(zoom) == pytest.approx(1.3)
+        expect(shown).to_have_text(complete)
+        # Where the pointer is, is also known in a panel that is zoomed.
+        wait_until_drawn(browse)
+        box = canvas.bounding_box()
+        y = box["y"] + 60
+        browse.keyboard.down("Shift")
+        browse.mouse.move(box["x"] + box["width"] * 0.2, y)
+        browse.mouse.down()
+        browse.mouse.move(box["x"] + box["width"] * 0.7, y, steps=3)
+        browse.mouse.up()
+        browse.keyboard.up("Shift")
+        marked = board.locator(".details .range h3")
+        expect(marked).to_contain_text("ms,")
+        start, end = map(float, re.search(r"([\d.]+)–([\d.]+) ms", marked.inner_text()).groups())
+        length = float(complete.split()[0])
+        assert (start / length, end / length) == pytest.approx((0.2, 0.7), abs=0.02)
+        turn_wheel(browse, canvas)
+        expect(shown).not_to_have_text(complete)
+        assert browse.evaluate(ZOOMED) == [zoom]
+    finally:
+        browse.request.put(f"{url}/{SHELL}", data=json.dumps({"raw": "{}"}))
+        # A page that has not read the setting.
+        browse.goto("about:blank")

@@ -12,7 +12,7 @@ import pytest
 
 from nbprof.profiles.load import load
 from tests.e2e.axe import violations
-from tests.e2e.notebooks import command, end_kernels, wait_for_kernel, window
+from tests.e2e.notebooks import SIZE, command, end_kernels, wait_for_kernel, window
 from tests.support.xspace import gpu_run, training_run
 
 pytestmark = pytest.mark.browser
@@ -164,6 +164,41 @@ def test_a_narrow_sidebar_cuts_nothing_that_matters(resized, width):
     assert page.locator(".nbprof-runs-tree").bounding_box()["width"] <= width
     assert shown.evaluate_all(cut) == []
     assert page.problems == []
+
+
+# As JupyterLab's settings place a sidebar below the notebooks.
+BELOW = """() => {
+    const { shell } = window.jupyterapp;
+    const panel = [...shell.widgets("left")].find(each => each.hasClass("nbprof-sidebar"));
+    shell.add(panel, "down");
+    shell.activateById(panel.id);
+}"""
+
+
+def test_below_the_notebook_it_is_used_though_it_is_wide_and_short(sidebar):
+    page = sidebar
+    row(page, "first").filter(has_text="12 steps").wait_for()
+    page.set_viewport_size({"width": SIZE["width"], "height": 600})
+    try:
+        page.evaluate(BELOW)
+        tree, search = page.locator(".nbprof-runs-tree"), page.get_by_role("searchbox")
+        page.wait_for_function(
+            "() => document.querySelector('.nbprof-runs-tree').clientWidth > 640"
+        )
+        area, shown = page.locator(".nbprof-sidebar").bounding_box(), tree.bounding_box()
+        assert area["height"] < 200
+        assert shown["height"] > area["height"] / 2
+        assert row(page, "second").bounding_box()["height"] < shown["height"] / 2
+        assert search.bounding_box()["x"] + search.bounding_box()["width"] <= shown["x"]
+        search.fill("first")
+        row(page, "second").wait_for(state="detached")
+        row(page, "first").click()
+        page.keyboard.press("Enter")
+        page.locator(".nbprof-document:not(.lm-mod-hidden) .nbp").get_by_role(
+            "tab", name="Overview"
+        ).wait_for()
+    finally:
+        page.set_viewport_size(SIZE)
 
 
 def test_axe_finds_nothing_in_the_list_of_runs(sidebar):

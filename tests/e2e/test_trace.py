@@ -276,6 +276,79 @@ def test_a_range_is_marked_by_shift_and_drag_and_says_what_took_its_time(view):
     view.range.get_by_text("By name").click()
 
 
+def mark(view, start, end):
+    """Marks a range by Shift and drag, between two times (ms) of Stream 7."""
+    x, y = view.point("Stream 7", start)
+    view.page.keyboard.down("Shift")
+    drag(view, (x, y), view.point("Stream 7", end))
+    view.page.keyboard.up("Shift")
+
+
+def drag(view, start, end):
+    view.page.mouse.move(*start)
+    view.page.mouse.down()
+    view.page.mouse.move(*end, steps=3)
+    view.page.mouse.up()
+
+
+def marked(view):
+    """Start and end of the marked range in ms; None where there is none."""
+    found = re.search(r"([\d.]+)–([\d.]+) ms,", view.range.inner_text())
+    return found and tuple(map(float, found.groups()))
+
+
+def test_an_end_of_the_range_follows_the_pointer_and_the_arrow_keys(view):
+    pixel = view.end_ms / view.canvas.bounding_box()["width"]
+    mark(view, 10.0, 30.0)
+    start, end = marked(view)
+    drag(view, view.point("Stream 7", end), view.point("Stream 7", 45.2))
+    assert marked(view) == pytest.approx((start, 45.2), abs=pixel)
+    # Near the edge of a slice it takes that.
+    drag(view, view.point("Stream 7", 45.2), view.point("Stream 7", 44.6))
+    assert marked(view) == pytest.approx((start, 44.5), abs=1e-3)
+    # Over the other end, it is that one.
+    drag(view, view.point("Stream 7", start), view.point("Stream 7", 52.8))
+    assert marked(view) == pytest.approx((44.5, 52.8), abs=pixel)
+    _, end = marked(view)
+    grip = view.page.get_by_role("slider", name="End of the range")
+    view.canvas.focus()
+    view.page.keyboard.press("Tab")
+    view.page.keyboard.press("Tab")
+    expect(grip).to_be_focused()
+    for key, by in (("ArrowLeft", -1), ("ArrowLeft", -1), ("Shift+ArrowRight", 10)):
+        end += by * pixel
+        view.page.keyboard.press(key)
+        expect(grip).to_have_attribute("aria-valuetext", re.compile(r"^[\d.]+ ms$"))
+        assert marked(view) == pytest.approx((44.5, end), abs=2e-3), key
+    # Other keys do what they do on the lanes.
+    view.page.keyboard.press("w")
+    assert view.window() < view.end_ms - 1
+    view.page.keyboard.press("Escape")
+    assert marked(view) is None
+    expect(view.canvas).to_be_focused()
+    expect(grip).to_be_hidden()
+
+
+def test_a_click_beside_the_slices_clears_the_range(view):
+    mark(view, 10.0, 30.0)
+    view.click("Stream 7", 33.0)
+    expect(view.slice).to_contain_text("31.500 ms, 3.40 ms")
+    assert marked(view), "a slice is looked at while a range is marked"
+    view.click("Stream 7", 38.0)
+    assert marked(view) is None
+    expect(view.slice).to_contain_text("Click a slice")
+    view.click("Stream 7", 33.0)
+    mark(view, 10.0, 30.0)
+    box = view.canvas.bounding_box()
+    view.page.mouse.click(box["x"] + 20, box["y"] + 10)
+    assert marked(view) is None
+    expect(view.slice).to_contain_text("31.500 ms, 3.40 ms")
+    mark(view, 10.0, 30.0)
+    view.range.get_by_role("button", name="Clear the range").click()
+    assert marked(view) is None
+    expect(view.range.get_by_text("Go to the longest idle gap")).to_be_focused()
+
+
 def test_a_distance_is_measured_from_the_selected_slice_to_another(view):
     view.click("Stream 7", 2.0)
     x, y = view.point("Stream 7", 12.0)

@@ -6,11 +6,12 @@ import nbformat
 import pytest
 from traitlets.config import Config
 
-from nbprof.server.extension import export_pictures
+from nbprof.profiles.report import sanitized
+from nbprof.server.extension import export_static
 from tests.support.build import profile
 from tests.support.xspace import training_run
 
-OURS = "nbprof.server.export.PicturesOfProfiles"
+OURS = sanitized.NAME
 
 
 @pytest.fixture
@@ -27,23 +28,23 @@ def notebook(jp_root_dir):
     return data
 
 
-@pytest.mark.parametrize("sanitized", [True, False])
-async def test_a_sanitized_page_has_the_picture_and_no_source_of_it(jp_fetch, notebook, sanitized):
-    asked = {"sanitize_html": str(sanitized).lower()}
+@pytest.mark.parametrize("sanitize", [True, False])
+async def test_a_sanitized_page_has_the_picture_and_no_source_of_it(jp_fetch, notebook, sanitize):
+    asked = {"sanitize_html": str(sanitize).lower()}
     answer = await jp_fetch("nbconvert", "html", "n.ipynb", params=asked)
     page = answer.body.decode()
     assert "<b>others stay</b>" in page
-    assert ("data-nbprof" in page) is not sanitized
-    assert ("DecompressionStream" in page) is not sanitized
+    assert ("data-nbprof" in page) is not sanitize
+    assert ("DecompressionStream" in page) is not sanitize
     picture = notebook["image/png"].replace("\n", "")
-    assert (f"data:image/png;base64,{picture}" in page.replace("\n", "")) is sanitized
+    assert (f"data:image/png;base64,{picture}" in page.replace("\n", "")) is sanitize
 
 
 def test_what_a_person_has_configured_is_used_before_it():
     config = Config()
-    export_pictures(config)
+    export_static(config)
     assert config.HTMLExporter.preprocessors == [OURS]
     config = Config({"Exporter": {"preprocessors": ["mine.First"]}})
     config.HTMLExporter.preprocessors.append("mine.Second")
-    export_pictures(config)
+    export_static(config)
     assert config.HTMLExporter.preprocessors == ["mine.First", "mine.Second", OURS]

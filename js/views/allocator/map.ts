@@ -2,7 +2,7 @@
 
 import { canvas } from "../../lib/canvas.js";
 import { textAt } from "../../lib/codec.js";
-import { boxOf, clear, h, handled, listen, modified } from "../../lib/dom.js";
+import { boxOf, clear, h, handled, listen, modified, pointIn } from "../../lib/dom.js";
 import { bytesText, count } from "../../lib/format.js";
 import { onTheme } from "../../lib/palette.js";
 import { hoverCard } from "../../lib/parts.js";
@@ -95,8 +95,8 @@ export function segmentMap(device: AllocatorDevice, signal: AbortSignal): HTMLEl
   }
   const find = (event: MouseEvent): number => {
     const box = boxOf(area.element);
-    const segment = Math.floor((event.clientY - box.top) / pitch);
-    const x = event.clientX - box.left;
+    const { x, y } = pointIn(event, area.element);
+    const segment = Math.floor(y / pitch);
     for (let row = first[segment] ?? 0; row < (first[segment + 1] ?? 0); row++) {
       const [left, wide] = place(row, box.width);
       if (x < left + wide) return row;

@@ -2,7 +2,7 @@
 
 import { canvas } from "../../lib/canvas.js";
 import { gridLines } from "../../lib/chart.js";
-import { h, listen } from "../../lib/dom.js";
+import { h, listen, shareAt } from "../../lib/dom.js";
 import { num } from "../../lib/format.js";
 import { onTheme } from "../../lib/palette.js";
 import type { DeviceSeries } from "../../lib/payload.js";
@@ -38,7 +38,7 @@ export function series(line: DeviceSeries, signal: AbortSignal): HTMLElement {
     },
   });
   listen(area.element, "pointermove", (event) => {
-    const share = Math.min(0.9999, Math.max(0, event.offsetX / area.width()));
+    const share = Math.min(0.9999, Math.max(0, shareAt(event, area.element)));
     const value = line.most[Math.floor(share * line.most.length)] as number;
     const time = line.from_ms + share * (line.to_ms - line.from_ms);
     status.textContent = `${num(time, 2)} ms: up to ${num(value, unit ? 2 : 0)}${unit}`;

@@ -10,6 +10,8 @@ import type { Table } from "../../lib/payload.js";
 import { type ColumnSpec, table } from "../../lib/table.js";
 import { unitOf } from "../../lib/unit.js";
 import type { View, ViewContext } from "../../lib/view.js";
+import { type Chosen, chosenIn, nameOf } from "../of-host.js";
+import { ofRun } from "../whole.js";
 import { kindOf, PARTS, type Part, partsOf, pathScope, sum, toPiece, WAITS } from "./model.js";
 import { series } from "./series.js";
 
@@ -47,11 +49,13 @@ const TABLES: readonly (readonly [key: string, title: string, scope: string, nar
 ];
 
 export const render: View = (el, context) => {
-  const { device_time: data } = context.payload;
+  const { device_time: data, meta } = context.payload;
   if (data.empty || !data.devices.length) {
     el.append(h("section", emptyView(data.empty ?? NONE)));
     return;
   }
+  const chosen = chosenIn(context.store);
+  const one = chosen.host !== null || chosen.device !== null;
   const bars = h("div.dt-bars");
   const show = (window: number): void => {
     clear(bars);
@@ -59,7 +63,14 @@ export const render: View = (el, context) => {
   };
   const windows = data.windows.map((label, i) => ({ id: String(i), label }));
   el.append(
-    h("section", h("p.pod-said", ...marked(data.statement)), figures(data.figures)),
+    ofRun(
+      h(
+        "section",
+        one && h("p.dim", scopeText(chosen, data.path.host, meta.hosts !== undefined)),
+        h("p.pod-said", ...marked(data.statement)),
+        figures(data.figures),
+      ),
+    ),
     h(
       "section",
       heading(
@@ -87,6 +98,14 @@ export const render: View = (el, context) => {
   el.append(causes as HTMLElement, ...chart(context), ...(others as HTMLElement[]));
   if (data.left_out) el.append(h("p.dim", data.left_out));
 };
+
+/** Of which devices each part of the view is, while a host or a device is chosen; `path` is the host of the critical path. */
+function scopeText(chosen: Chosen, path: string, several: boolean): string {
+  const all = `These figures are of all devices${several ? " of all hosts" : ""}.`;
+  const below = `Below, bars, curves and tables are of ${nameOf(chosen)}`;
+  if (path && path !== chosen.host) return `${all} ${below}; the critical path is of ${path}.`;
+  return `${all} ${below}${chosen.device === null ? "" : "; the critical path is of all devices"}.`;
+}
 
 /** A bar a device, in parts, all on one scale. */
 function stacked(
@@ -222,6 +241,8 @@ function listed(context: ViewContext, key: string, title: string, scope: string,
   const hidden = narrow.split(" ");
   const several = new Set(context.payload.device_time.devices).size > 1;
   const name = ["kernel", "cause", "copy", "collective"].find((known) => data.data[known]);
+  const { host, device } = chosenIn(context.store);
+  const all = (host !== null || device !== null) && !data.data["host"] ? "of all devices; " : "";
   const columns = data.columns
     .filter((column) => several || !["host", "device"].includes(column.key) || column.key === name)
     .map(
@@ -244,7 +265,7 @@ function listed(context: ViewContext, key: string, title: string, scope: string,
     "section",
     heading(
       title,
-      scope,
+      all + scope,
       h(
         "span.actions",
         downloadButton(file, () => list.csv()),

@@ -3,7 +3,7 @@
 import { canvas } from "../../lib/canvas.js";
 import { bottomTicks, dot, framed, gridLines, leftAxis, rowByKey } from "../../lib/chart.js";
 import { textAt } from "../../lib/codec.js";
-import { boxOf, h, handled, listen, modified } from "../../lib/dom.js";
+import { boxOf, h, handled, listen, modified, pointIn } from "../../lib/dom.js";
 import { count, num } from "../../lib/format.js";
 import { onTheme, themeReader } from "../../lib/palette.js";
 import { type CardContent, hoverCard } from "../../lib/parts.js";
@@ -258,7 +258,7 @@ export function roofChart(hlo: Hlo, signal: AbortSignal, onPick: (row: number) =
   /** The mark under the pointer, else the op whose edge is nearest: small ones lie on large ones. */
   function under(event: MouseEvent): Point | RoofMark | null {
     const box = boxOf(area.element);
-    const [px, py] = [event.clientX - box.left, event.clientY - box.top];
+    const { x: px, y: py } = pointIn(event, area.element);
     for (const mark of marks) {
       const [x, y] = where(
         box.width,

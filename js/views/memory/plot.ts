@@ -2,7 +2,7 @@
 
 import { canvas } from "../../lib/canvas.js";
 import { bottomTicks, leftTicks, pointed } from "../../lib/chart.js";
-import { boxOf, h, listen } from "../../lib/dom.js";
+import { boxOf, h, listen, shareAt } from "../../lib/dom.js";
 import { bytesText, num } from "../../lib/format.js";
 import { themeReader } from "../../lib/palette.js";
 import { link } from "../../lib/parts.js";
@@ -150,9 +150,7 @@ export function plot(
     },
   });
   listen(area.element, "click", (event) => {
-    const box = boxOf(area.element);
-    const pixel = 1 / Math.max(1, box.width);
-    pin(rowAt((event.clientX - box.left) * pixel, pixel));
+    pin(rowAt(shareAt(event, area.element), 1 / Math.max(1, boxOf(area.element).width)));
   });
   drawAxes();
   pin(-1);

@@ -1,7 +1,7 @@
 /** The heat map: a row a worker, a column a step. */
 
-import { canvas } from "../../lib/canvas.js";
-import { boxOf, h, handled, listen, modified } from "../../lib/dom.js";
+import { canvas, ratioOf } from "../../lib/canvas.js";
+import { boxOf, h, handled, listen, modified, pointIn } from "../../lib/dom.js";
 import { num, signed } from "../../lib/format.js";
 import { onTheme, themeReader } from "../../lib/palette.js";
 import { hoverCard, picker, segmented } from "../../lib/parts.js";
@@ -173,7 +173,7 @@ export function heatMap(parent: HTMLElement, context: ViewContext, heat: Heat, s
 
   /** The cells, painted once for as long as nothing of them changes. */
   function paint(width: number): void {
-    const ratio = globalThis.devicePixelRatio || 1;
+    const ratio = ratioOf(stage);
     const [across, down] = [
       Math.min(columns, Math.max(1, Math.round(room(width) * ratio))),
       Math.min(rows.length, Math.max(1, Math.round(tall * ratio))),
@@ -370,14 +370,14 @@ export function heatMap(parent: HTMLElement, context: ViewContext, heat: Heat, s
   /** The cell at a place of the page: of those that share its pixel the one that is seen. */
   function cellAt(event: MouseEvent): { y: number; column: number } | null {
     const box = boxOf(area.element);
-    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+    const { x, y } = pointIn(event, area.element);
     const column = columnAt(x, box.width);
     if (y < 0 || y >= tall || column >= columns || x < 0) return null;
-    const down = Math.min(rows.length, Math.round(tall * (globalThis.devicePixelRatio || 1)));
+    const down = Math.min(rows.length, Math.round(tall * ratioOf(stage)));
     const lines = share(Math.floor((y / tall) * down), down, rows.length);
     // A name is its row.
     if (x < left) return { y: lines[0], column: Math.max(0, columnOf(heat, pods.step[state.at] as number)) };
-    const across = Math.min(columns, Math.round(room(box.width) * (globalThis.devicePixelRatio || 1)));
+    const across = Math.min(columns, Math.round(room(box.width) * ratioOf(stage)));
     const boxes = share(Math.floor(((x - left) / room(box.width)) * across), across, columns);
     return shownIn(heat, layer, scale, rows, lines, boxes);
   }

@@ -3,7 +3,7 @@
 import { canvas } from "../../lib/canvas.js";
 import { bottomTicks, ticksOf } from "../../lib/chart.js";
 import { numberAt, textAt } from "../../lib/codec.js";
-import { boxOf, clear, h, handled, listen, marked, modified } from "../../lib/dom.js";
+import { boxOf, clear, h, handled, listen, marked, modified, pointIn } from "../../lib/dom.js";
 import { ms, num } from "../../lib/format.js";
 import { onTheme, themeReader } from "../../lib/palette.js";
 import {
@@ -219,15 +219,13 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): void
   listen(slider, "input", () => state.set(Number(slider.value)));
   listen(scroller, "scroll", () => show(-1));
   listen(area.element, "pointermove", (event) => {
-    const box = boxOf(area.element);
-    const i = Math.floor((event.clientY - box.top + scroller.scrollTop) / ROW);
+    const i = Math.floor((pointIn(event, area.element).y + scroller.scrollTop) / ROW);
     if (i !== hover) show(i);
   });
   listen(area.element, "pointerleave", () => show(-1));
   // One worker's step; "Show in trace" is that of the slowest.
   listen(area.element, "click", (event) => {
-    const box = boxOf(area.element);
-    const bar = bars[Math.floor((event.clientY - box.top + scroller.scrollTop) / ROW)];
+    const bar = bars[Math.floor((pointIn(event, area.element).y + scroller.scrollTop) / ROW)];
     if (bar) goTo(context, state.at, bar.worker);
   });
   listen(scroller, "keydown", (event) => {

@@ -39,7 +39,13 @@ export interface Details {
 export function details({ model, go, onGap, lanesInView, noun, onSlice, onRange }: DetailsOptions): Details {
   const left = h("div.slice");
   const laneOf: LaneOf = (id) => model.lanes.get(id);
-  const range = rangeView({ laneOf, to: go.to, onGap, onScope: () => void drawRange() });
+  const range = rangeView({
+    laneOf,
+    to: go.to,
+    onGap,
+    onClear: () => model.setRange(null),
+    onScope: () => void drawRange(),
+  });
   // An answer that comes after the next question is dropped.
   const asked = { slice: 0, range: 0 };
   let shown: number | null = null;
@@ -101,6 +107,14 @@ export function details({ model, go, onGap, lanesInView, noun, onSlice, onRange 
     }
   }
 
+  /** Idle devices are told whatever the lanes: only those of the host or device that is chosen. */
+  const ofChosen = (info: RangeInfo): RangeInfo => {
+    const ids = model.lanesChosen;
+    if (!ids) return info;
+    const sections = new Set(ids.map((id) => laneOf(id)?.process));
+    return { ...info, idle: info.idle.filter(({ process }) => sections.has(process)) };
+  };
+
   async function drawRange(): Promise<void> {
     const turn = ++asked.range;
     const { source } = model;
@@ -110,13 +124,15 @@ export function details({ model, go, onGap, lanesInView, noun, onSlice, onRange 
       return;
     }
     const scope = range.scope();
-    const lanes = scope === "all" ? null : scope === "pinned" ? model.pinned : lanesInView();
+    const scopes = { all: () => model.lanesChosen, pinned: () => model.pinned, view: lanesInView };
+    const lanes = scopes[scope]();
     range.wait(span.from, span.to);
     try {
       const info = await source.range(span.from, span.to, lanes);
       if (turn !== asked.range) return;
-      range.draw(info);
-      onRange(info);
+      const shown = ofChosen(info);
+      range.draw(shown);
+      onRange(shown);
     } catch (error) {
       if (turn === asked.range) range.fail(`No numbers for this range: ${reason(error)}`);
     }

@@ -2,6 +2,7 @@
 
 import { h, modified } from "../../lib/dom.js";
 import { toggle } from "../../lib/parts.js";
+import type { Times } from "../../lib/place.js";
 import type { Hint, ViewContext } from "../../lib/view.js";
 import { announcer, foundWords, infoWords, manyWords, rangeWords, sliceWords, viewWords } from "./announce.js";
 import { details } from "./details.js";
@@ -12,7 +13,7 @@ import { type Actions, press } from "./keys.js";
 import type { Change, Model } from "./model.js";
 import { type Search, searchBar } from "./search.js";
 import type { Arrow, Direction, Located, SliceInfo, Source, Target } from "./source.js";
-import { around } from "./window.js";
+import { around, type Span } from "./window.js";
 
 /** Share of the window that a range fills when it is gone to, and that a slice with its surroundings does. */
 const FILL = { range: 0.6, slice: 0.1 };
@@ -226,6 +227,11 @@ export function inspect(options: InspectOptions): Inspect {
     if (!found && !status.textContent) tell(`No slice of ${text} is available.`);
   }
 
+  async function pick(event: number): Promise<void> {
+    const found = await model.source.slice(event).catch(() => null);
+    if (found) model.select(found.slice, true);
+  }
+
   /** The whole profile came after the jump: once more, unless one went elsewhere meanwhile. */
   function again(): void {
     if (!unmet || !model.source.live || model.selected || model.range !== unmet.range) return;
@@ -267,13 +273,22 @@ export function inspect(options: InspectOptions): Inspect {
       return !modified(event) && press(event.key, event.shiftKey, actions);
     },
     follow(hint) {
-      if (hint.range_ms) {
-        const [from, to] = hint.range_ms.map((ms) => ms * 1e6 - context.payload.trace.origin_ns) as [number, number];
-        showRange({ from, to }, FILL.range);
-      }
+      const inNs = (times: Times): Span => {
+        const [from, to] = times.map((ms) => ms * 1e6 - context.payload.trace.origin_ns) as [number, number];
+        return { from, to };
+      };
+      const { window_ms, range_ms, slice } = hint;
+      const look = (): void => {
+        if (!window_ms) return;
+        model.setRange(range_ms ? inNs(range_ms) : null);
+        model.setSpan(inNs(window_ms), true);
+      };
+      if (range_ms && !window_ms) showRange(inNs(range_ms), FILL.range);
       const text = hint.search ?? hint.filter ?? hint.target?.name ?? "";
       const target = hint.target ?? (text ? ({ kind: "name", name: text } as const) : null);
-      if (target) void open(target, text);
+      if (slice !== undefined) void pick(slice).then(look);
+      else if (target) void open(target, text).then(look);
+      else look();
     },
   };
 }

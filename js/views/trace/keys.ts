@@ -22,8 +22,9 @@ export const KEYS: readonly (readonly [keys: readonly string[], what: string])[]
   [["T"], "go to the table row of the slice"],
   [["/"], "search"],
   [["Enter", "Shift+Enter"], "next, previous hit (in the search)"],
-  [["Esc"], "clear selection"],
+  [["Esc"], "clear selection and range"],
   [["Shift+drag", "Shift+click"], "mark a range"],
+  [["Tab", "←", "→"], "move an end of the range (so does dragging it)"],
   [["Ctrl+click"], "select several"],
   [["Ctrl+wheel", "Shift+wheel"], "zoom, pan"],
 ];

@@ -44,6 +44,8 @@ export class Model {
   /** Lanes that stay at the top, in the order in which they were pinned. */
   pinned: number[] = [];
   laneFilter = "";
+  /** The host and device whose lanes are shown beside those that are pinned; null: all. */
+  chosen: { host: string | null; device: number | null } = { host: null, device: null };
   private folding: Folding = new Map();
   private matches: ((name: string) => boolean) | null = null;
   private readonly history: History;
@@ -149,7 +151,31 @@ export class Model {
   }
 
   private fits(lane: LaneHead): boolean {
+    if (!this.isChosen(lane)) return false;
     return !this.matches || this.matches(lane.name) || this.matches(lane.process) || this.matches(lane.note);
+  }
+
+  /** Lanes that say of no host, or of no device, are of all. */
+  private isChosen({ host, device }: LaneHead): boolean {
+    const { chosen } = this;
+    if (chosen.host !== null && host !== undefined && host !== chosen.host) return false;
+    return chosen.device === null || device === undefined || device === chosen.device;
+  }
+
+  /** Shows the lanes of this host or device alone. */
+  choose(chosen: Model["chosen"]): void {
+    if (chosen.host === this.chosen.host && chosen.device === this.chosen.device) return;
+    this.chosen = chosen;
+    this.place();
+    this.tell("lanes");
+    if (this.range) this.tell("range");
+  }
+
+  /** Ids of the lanes that what is summed up is of; null: all of them. */
+  get lanesChosen(): number[] | null {
+    const { host, device } = this.chosen;
+    if (host === null && device === null) return null;
+    return this.source.lanes.flatMap((lane) => (this.isChosen(lane) ? [lane.id] : []));
   }
 
   /** Shows the lanes whose name, note or section has the text, or fits the /expression/; returns what is wrong with it. */
@@ -273,6 +299,7 @@ export class Model {
       if (!this.fits(lane)) {
         this.matches = null;
         this.laneFilter = "";
+        if (!this.isChosen(lane)) this.chosen = { host: null, device: null };
       }
       this.place();
       this.tell("lanes");

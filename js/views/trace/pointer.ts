@@ -1,9 +1,14 @@
-/** Mouse, pen and fingers on the lanes: click selects, drag pans, Shift+drag marks, Ctrl+wheel or two fingers zoom. */
+/**
+ * Mouse, pen and fingers on the lanes: click selects, drag pans, Shift+drag marks a range, dragging an end of it moves that
+ * end, Ctrl+wheel or two fingers zoom.
+ */
 
 import type { Canvas } from "../../lib/canvas.js";
-import { boxOf, listen } from "../../lib/dom.js";
+import { boxOf, listen, pointIn, zoomOf } from "../../lib/dom.js";
 import type { HoverCard } from "../../lib/parts.js";
+import { onWheel } from "../../lib/wheel.js";
 import { RULER } from "./draw.js";
+import { type End, endNear, opposite } from "./ends.js";
 import { levelTop } from "./layout.js";
 import { snap } from "./measure.js";
 import type { Model } from "./model.js";
@@ -15,6 +20,22 @@ import type { Span } from "./window.js";
 const CLICK = 3;
 /** The pointer rests when it has been still for so long, ms. */
 const RESTS = 60;
+/** How near to an end of the range a mouse, and a finger, take hold of it, px. */
+const GRIP = { mouse: 4, touch: 14 };
+
+/** A pointer that is down. */
+interface Held {
+  x: number;
+  y: number;
+  /** Where the range begins that is marked; the other end of one that is adjusted. */
+  time: number;
+  span: Span;
+  /** Whether dragging marks or adjusts a range; otherwise it pans. */
+  range: boolean;
+  shift: boolean;
+  add: boolean;
+  moved: boolean;
+}
 
 export interface Pointer {
   /** The range being dragged. */
@@ -37,14 +58,10 @@ export function pointer(options: PointerOptions): Pointer {
   const { canvas, model, card } = options;
   const { element } = canvas;
   let position: { x: number; y: number } | null = null;
-  let held: { x: number; y: number; time: number; span: Span; range: boolean; add: boolean; moved: boolean } | null =
-    null;
+  let held: Held | null = null;
   let dragged: Span | null = null;
 
-  const place = (event: MouseEvent): { x: number; y: number } => {
-    const box = boxOf(element);
-    return { x: event.clientX - box.left, y: event.clientY - box.top };
-  };
+  const place = (event: MouseEvent): { x: number; y: number } => pointIn(event, element);
   const timeAt = (x: number): number =>
     model.span.from + (x / Math.max(1, canvas.width())) * (model.span.to - model.span.from);
 
@@ -52,6 +69,12 @@ export function pointer(options: PointerOptions): Pointer {
   const edgeAt = (x: number, y: number): number => {
     const pixel = (model.span.to - model.span.from) / Math.max(1, canvas.width());
     return snap(timeAt(x), pixel, { source: model.source, own: rowUnder(model, y, options.scroll()) });
+  };
+  /** The end of the range that the pointer would take hold of. */
+  const endAt = (event: PointerEvent): End | null => {
+    const pixel = (model.span.to - model.span.from) / Math.max(1, canvas.width());
+    const reach = event.pointerType === "touch" ? GRIP.touch : GRIP.mouse;
+    return endNear(model.range, timeAt(place(event).x), reach * pixel);
   };
 
   /** The name of a mark that is too small to have come with one: asked for once the pointer rests on it. */
@@ -75,7 +98,8 @@ export function pointer(options: PointerOptions): Pointer {
       else name(slice.event, event);
     }
     const spot = slice && model.placeOf(slice);
-    element.style.cursor = slice ? "pointer" : "default";
+    const cursor = slice ? "pointer" : "default";
+    element.style.cursor = endAt(event) ? "ew-resize" : cursor;
     if (!slice || !spot) {
       card.hide();
       return;
@@ -119,22 +143,40 @@ export function pointer(options: PointerOptions): Pointer {
     fingers.delete(event.pointerId);
   };
 
+  function click({ x, y, shift, add }: Held): void {
+    const slice = sliceUnder(model, x, y, canvas.width(), options.scroll());
+    const first = model.selected;
+    // Shift+click goes on from the selected slice: from the start of the earlier to the end of the later.
+    if (shift && first && slice) {
+      model.setRange(hull(model.spanOf(first), model.spanOf(slice)));
+      return;
+    }
+    if (!slice && !add && model.range) model.setRange(null);
+    // The ruler selects nothing, and leaves what is selected.
+    if (y >= RULER) void model.pick(slice, add);
+  }
+
   listen(element, "pointerdown", (event) => {
     if (event.button !== 0) return;
     if (event.pointerType === "touch") fingers.set(event.pointerId, place(event).x);
     if (fingers.size > 1) {
       held = null;
+      dragged = null;
       card.hide();
       element.setPointerCapture(event.pointerId);
       return;
     }
     const { x, y } = place(event);
+    const end = event.shiftKey ? null : endAt(event);
+    let time = event.shiftKey ? edgeAt(x, y) : timeAt(x);
+    if (end && model.range) time = model.range[opposite(end)];
     held = {
       x,
       y,
-      time: event.shiftKey ? edgeAt(x, y) : timeAt(x),
+      time,
       span: { ...model.span },
-      range: event.shiftKey,
+      range: event.shiftKey || end !== null,
+      shift: event.shiftKey,
       add: event.ctrlKey || event.metaKey,
       moved: false,
     };
@@ -162,7 +204,7 @@ export function pointer(options: PointerOptions): Pointer {
     const by = ((held.x - x) / Math.max(1, canvas.width())) * (held.span.to - held.span.from);
     model.setSpan({ from: held.span.from + by, to: held.span.to + by });
     // A finger scrolls by itself (touch-action: pan-y); a mouse drags the lanes along.
-    if (event.pointerType === "mouse") options.scrollBy(-event.movementY);
+    if (event.pointerType === "mouse") options.scrollBy(-event.movementY / zoomOf(element));
   });
   listen(element, "pointerup", (event) => {
     lift(event);
@@ -174,13 +216,7 @@ export function pointer(options: PointerOptions): Pointer {
       const range = dragged;
       dragged = null;
       model.setRange(range);
-    } else if (!release.moved && release.y >= RULER) {
-      const slice = sliceUnder(model, release.x, release.y, canvas.width(), options.scroll());
-      const first = model.selected;
-      // Shift+click goes on from the selected slice: from the start of the earlier to the end of the later.
-      if (release.range && first && slice) model.setRange(hull(model.spanOf(first), model.spanOf(slice)));
-      else void model.pick(slice, release.add);
-    }
+    } else if (!release.moved) click(release);
   });
   listen(element, "pointercancel", (event) => {
     lift(event);
@@ -193,23 +229,18 @@ export function pointer(options: PointerOptions): Pointer {
     card.hide();
   });
   listen(element, "dblclick", () => model.fit());
-  listen(
-    element,
-    "wheel",
-    (event) => {
-      // A plain wheel scrolls the page: it is never taken.
-      const zooms = event.ctrlKey || event.metaKey;
-      if (!zooms && !event.shiftKey) return;
-      event.preventDefault();
-      card.hide();
-      const delta = (event.deltaY || event.deltaX) * (event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 16 : 1);
-      // A pinch on a trackpad comes as small steps of a wheel with Ctrl.
-      const pace = event.ctrlKey && Math.abs(delta) < 40 && event.deltaMode === 0 ? 90 : 300;
-      if (zooms) model.zoomBy(Math.exp(-delta / pace), share());
-      else model.panBy(delta / Math.max(1, canvas.width()));
-    },
-    { passive: false },
-  );
+  onWheel(element, (event) => {
+    // A plain wheel scrolls the page: it is never taken.
+    const zooms = event.ctrlKey || event.metaKey;
+    if (!zooms && !event.shiftKey) return;
+    event.preventDefault();
+    card.hide();
+    const delta = (event.deltaY || event.deltaX) * (event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 16 : 1);
+    // A pinch on a trackpad comes as small steps of a wheel with Ctrl.
+    const pace = event.ctrlKey && Math.abs(delta) < 40 && event.deltaMode === 0 ? 90 : 300;
+    if (zooms) model.zoomBy(Math.exp(-delta / pace), share());
+    else model.panBy(delta / Math.max(1, canvas.width()));
+  });
   const share = (): number => (position ? position.x / Math.max(1, canvas.width()) : 0.5);
   return { dragged: () => dragged, share };
 }

@@ -1,6 +1,6 @@
 /** How high the lanes are: as high as they need, up to a height that the reader chooses, or the room that a page has for them. */
 
-import { boxOf, h, handled, listen } from "../../lib/dom.js";
+import { boxOf, h, handled, listen, zoomOf } from "../../lib/dom.js";
 import { lanesShown, onPageOptions } from "../../lib/page-options.js";
 import { RULER } from "./draw.js";
 import { ROW } from "./layout.js";
@@ -86,7 +86,7 @@ export function room(lanes: HTMLElement, onChange: () => void, signal: AbortSign
     event.preventDefault();
   });
   listen(handle, "pointermove", (event) => {
-    if (held) choose(held.height + event.clientY - held.y);
+    if (held) choose(held.height + (event.clientY - held.y) / zoomOf(lanes));
   });
   const end = (): void => {
     held = null;

@@ -173,7 +173,7 @@ export class SavedSource implements Source {
 }
 
 function head(lane: SavedLane): LaneHead {
-  const { id, process, name, note, kind, events, depths, folded, derived, unit } = lane;
+  const { id, process, name, note, kind, events, depths, folded, derived, unit, host, device } = lane;
   const shown = kind === "counter" ? (lane.time?.length ?? 0) : lane.start.length;
   return {
     id,
@@ -186,6 +186,8 @@ function head(lane: SavedLane): LaneHead {
     depths,
     folded,
     derived,
+    ...(host !== undefined && { host }),
+    ...(device !== undefined && { device }),
     ...(unit && { unit, most: largest(lane) }),
   };
 }

@@ -32,7 +32,18 @@ export interface Under extends SliceRef {
 export interface LaneHead
   extends Pick<
     Lane,
-    "id" | "process" | "name" | "note" | "kind" | "events" | "depths" | "folded" | "derived" | "unit"
+    | "id"
+    | "process"
+    | "name"
+    | "note"
+    | "kind"
+    | "events"
+    | "depths"
+    | "folded"
+    | "derived"
+    | "unit"
+    | "host"
+    | "device"
   > {
   /** Those of its events that this source can show. */
   shown: number;

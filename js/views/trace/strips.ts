@@ -1,7 +1,7 @@
 /** The overview strip: the whole profile, with a window that can be dragged. */
 
 import { type Canvas, canvas } from "../../lib/canvas.js";
-import { boxOf, listen } from "../../lib/dom.js";
+import { listen, shareAt } from "../../lib/dom.js";
 import { categoryColour, type Theme } from "../../lib/palette.js";
 import { CATEGORIES, type Trace } from "../../lib/payload.js";
 import type { Model } from "./model.js";
@@ -94,8 +94,7 @@ function meanOf(values: Uint8Array, from: number, to: number): number {
 /** Edges and body of the window can be dragged; beside it a drag opens a new one, a click moves it there. */
 function drag(strip: Canvas, model: Model): void {
   const { element } = strip;
-  const timeAt = (event: MouseEvent): number =>
-    ((event.clientX - boxOf(element).left) / Math.max(1, strip.width())) * model.end;
+  const timeAt = (event: MouseEvent): number => shareAt(event, element) * model.end;
   const part = (event: MouseEvent): "from" | "to" | "body" | "new" => {
     const grip = (GRIP / Math.max(1, strip.width())) * model.end;
     const time = timeAt(event);

@@ -6,12 +6,15 @@ import { count, lengthText, ms, num } from "../../lib/format.js";
 import { onTheme, themeReader } from "../../lib/palette.js";
 import { emptyView, field, hoverCard, legend, link } from "../../lib/parts.js";
 import { CATEGORIES, type Steps, type Trace } from "../../lib/payload.js";
+import type { Times } from "../../lib/place.js";
 import type { Selection } from "../../lib/store.js";
 import { capital, unitOf } from "../../lib/unit.js";
 import type { Hint, View, ViewContext, ViewHandle } from "../../lib/view.js";
+import { chosenIn, nameOf } from "../of-host.js";
 import { rangeText } from "../stepstats.js";
 import { connect, coverage } from "./connect.js";
 import { drawLanes, fitter, RULER } from "./draw.js";
+import { rangeEnds } from "./ends.js";
 import { drawArrows } from "./flows.js";
 import { inspect } from "./inspect.js";
 import { fewKeys, keyRows } from "./keys.js";
@@ -137,7 +140,8 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     desk.words,
   );
   const line = connect(model, saved, context.asker, signal, () => picture?.redraw());
-  el.append(h("section", toolbar, help, frame, h("p.more", line.element, colours(trace))));
+  const none = h("p.dim", { hidden: true, role: "status" });
+  el.append(h("section", toolbar, help, none, frame, h("p.more", line.element, colours(trace))));
 
   const theme = themeReader(frame);
   const strip = overviewStrip(stripBox, model, theme, signal);
@@ -149,12 +153,13 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     onHidden: () => painter.drop(),
     draw: (ctx, width, height) => {
       const began = performance.now();
-      const range = mouse.dragged() ?? model.range;
+      const range = mouse.dragged() ?? ends.moved() ?? model.range;
       const scroll = scroller.scrollTop;
       const leastText = pace.leastText();
       drawLanes(ctx, { model, painter, theme: theme(), scroll, range, fit, leastText }, width, height);
       drawArrows(ctx, { model, theme: theme(), scroll, arrows: desk.arrows() }, width, height);
       tree.draw();
+      ends.place(range, width);
       pace.drew(performance.now() - began);
       line.drawn();
     },
@@ -183,6 +188,13 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     card.hide();
     handled(event);
   };
+  const ends = rangeEnds({
+    model,
+    redraw: lanes.redraw,
+    otherKey: onKey,
+    onCleared: () => lanes.element.focus({ preventScroll: true }),
+  });
+  stage.append(ends.element);
   listen(lanes.element, "keydown", onKey);
   listen(desk.details, "keydown", onKey);
   listen(scroller, "scroll", () => {
@@ -232,9 +244,25 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     ];
   };
 
+  const inMs = ({ from, to }: Span): Times => [(from + trace.origin_ns) / 1e6, (to + trace.origin_ns) / 1e6];
+  /** Says where a reader has come to. The whole profile is no place in it, and a live source numbers slices otherwise. */
+  function note(): void {
+    const { span, range, selected, end } = model;
+    store.set("trace", {
+      ...(span.to - span.from < end && { window_ms: inMs(span) }),
+      ...(range && { range_ms: inMs(range) }),
+      ...(selected && model.source === saved && { slice: selected.event }),
+    });
+  }
+
   model.onChange((change) => {
     if (change === "lanes") {
       place();
+      none.hidden = model.bands.length > 0 || model.laneFilter !== "";
+      none.textContent = none.hidden ? "" : `No lane of ${nameOf(model.chosen)}.`;
+      // A slice of another host was asked for.
+      store.set("host", model.chosen.host);
+      store.set("device", model.chosen.device);
       if (filter.input.value.trim() !== model.laneFilter) filter.set(model.laneFilter);
     }
     if (change === "source") {
@@ -245,6 +273,7 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     if (change === "span") pace.moved();
     if (change === "span") shown.textContent = `${lengthText((model.span.to - model.span.from) / 1e6)} shown`;
     if (change === "slice" && model.selected) bring(model.selected);
+    if (change === "span" || change === "slice" || change === "range") note();
     desk.changed(change);
     lanes.redraw();
     strip.redraw();
@@ -309,6 +338,9 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
       zoomLink.append(link(`zoom to ${text}`, () => showRange(range)));
     }
   };
+  const choose = (): void => model.choose(chosenIn(store));
+  store.subscribe("host", choose, signal);
+  store.subscribe("device", choose, signal);
   store.subscribe("selection", offerSteps, signal);
   store.subscribe("focusRange", (range) => range && showRange(range), signal);
   onTheme(frame, signal, () => {
@@ -324,6 +356,7 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
       scroller.scrollTop = top;
     },
   );
+  choose();
   place();
   context.onResize(place);
   void noteProcesses();

@@ -18,6 +18,8 @@ from nbprof.core.trace import Int64s
 
 NOT_AGAIN = (causes.FIRST_CALL, causes.GRAPH_BREAK, causes.UNKNOWN)
 """Causes of compilations that are the first of something, or may be."""
+_ONCE = (causes.FIRST_CALL, causes.REDEFINED)
+"""Causes that a run of a cell has once for each function: steps after it do not wait again."""
 _MS = 1e6
 _FEWEST_SIZES, _MOST_SIZES = 4, 8
 """Padding is proposed for so many different sizes at least, and to so many at most."""
@@ -76,7 +78,7 @@ class Again(NamedTuple):
 
 
 def are_first(recorded: Compilations, start: Int64s, end: Int64s) -> bool:
-    """Return whether each compilation in some steps is the first of its function.
+    """Return whether each compilation in some steps is the first of its function in the cell.
 
     False where none is in them, some are left out, or a cause is unknown.
 
@@ -91,7 +93,7 @@ def are_first(recorded: Compilations, start: Int64s, end: Int64s) -> bool:
         for row, cause in table.with_causes(recorded)
         if ((row.start_ns < end) & (row.start_ns + row.duration_ns > start)).any()
     ]
-    return not recorded.left_out and set(kinds) == {causes.FIRST_CALL}
+    return bool(kinds) and not recorded.left_out and set(kinds) <= set(_ONCE)
 
 
 def find(
@@ -115,7 +117,9 @@ def find(
         True if the recording had ended before the cell did.
     """
     again = [
-        (row, cause) for row, cause in table.with_causes(recorded) if cause.kind not in NOT_AGAIN
+        (row, cause)
+        for row, cause in table.with_causes(recorded)
+        if cause.kind not in (*NOT_AGAIN, *_ONCE)
     ]
     if not again or not len(start):
         return None

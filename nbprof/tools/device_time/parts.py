@@ -9,9 +9,17 @@ from nbprof.display.payload import Marked, Part
 from nbprof.tools.parts import Figure, Tab, Table
 
 
+class DevicePlace(Part):
+    """A device by its host, and its number there."""
+
+    host: str
+    device: int
+
+
 class DeviceSeries(Part):
     """A step function of time, as the largest value of each of so many equal boxes."""
 
+    device: DevicePlace
     label: str
     unit: str
     from_ms: float
@@ -48,6 +56,8 @@ class DeviceTime(Tab):
     statement: Marked
     figures: list[Figure]
     devices: list[str]
+    places: list[DevicePlace]
+    """Of each of `devices`."""
     windows: list[str]
     """The whole recording, then steps."""
     parts_ms: npt.NDArray[np.float32]

@@ -17,7 +17,13 @@ from nbprof.display import wording
 from nbprof.display.codec import short
 from nbprof.schema import frames as schema
 from nbprof.tools.common import figure, share, unit_of
-from nbprof.tools.device_time.parts import DevicePath, DeviceSeries, DeviceTime, PathKind
+from nbprof.tools.device_time.parts import (
+    DevicePath,
+    DevicePlace,
+    DeviceSeries,
+    DeviceTime,
+    PathKind,
+)
 from nbprof.tools.parts import ColumnData, Empty, Figure, Table, no_table
 from nbprof.tools.tables import floats, table_of
 from nbprof.tools.tool import ask
@@ -89,6 +95,7 @@ def payload(run: Run) -> DeviceTime:
         statement=statement(run),
         figures=_figures(frames, len(run.devices)),
         devices=times.devices,
+        places=[DevicePlace(host=str(host), device=int(device)) for host, device in times.keys],
         windows=times.windows,
         parts_ms=times.parts_ms,
         waits=_waits(frames["device_idle"], times.keys),
@@ -127,6 +134,7 @@ def nothing(empty: Empty | None = None) -> DeviceTime:
         statement="",
         figures=[],
         devices=[],
+        places=[],
         windows=[],
         parts_ms=np.zeros(0, np.float32),
         waits=[],
@@ -439,8 +447,11 @@ def _queues(run: Run) -> list[DeviceSeries]:
         list(zip(busiest["host"], busiest["device"], busiest["stream"], strict=True))
     )
     hosts = busy["host"].nunique()
-    labels = [f"Queue: {_name(row, hosts)}, {row.stream}" for row in busiest.itertuples()]
-    return [_line(label, "count", *curve) for label, curve in zip(labels, curves, strict=True)]
+    lines = []
+    for row, curve in zip(busiest.itertuples(), curves, strict=True):
+        label = f"Queue: {_name(row, hosts)}, {row.stream}"
+        lines.append(_line(label, _device(row), "count", *curve))
+    return lines
 
 
 def _rates(run: Run) -> list[DeviceSeries]:
@@ -460,12 +471,20 @@ def _rates(run: Run) -> list[DeviceSeries]:
     for row in busiest.itertuples():
         curve = (host == row.host) & (device == row.device) & (copy == row.copy)
         label = f"Copies: {_name(row, hosts)}, {row.copy}"
-        curves.append(_line(label, "GB/s", time[curve], rate[curve]))
+        curves.append(_line(label, _device(row), "GB/s", time[curve], rate[curve]))
     return curves
 
 
+def _device(row: Any) -> DevicePlace:
+    return DevicePlace(host=str(row.host), device=int(row.device))
+
+
 def _line(
-    label: str, unit: str, time: npt.NDArray[np.float64], value: npt.NDArray[np.float64]
+    label: str,
+    device: DevicePlace,
+    unit: str,
+    time: npt.NDArray[np.float64],
+    value: npt.NDArray[np.float64],
 ) -> DeviceSeries:
     """A step function as the largest value of each of so many boxes of its time, so that no peak is
     lost.
@@ -479,6 +498,7 @@ def _line(
     np.maximum.at(largest, box, value)
     return DeviceSeries(
         label=wording.shortened(wording.one_line(label), _LONGEST),
+        device=device,
         unit=unit,
         from_ms=first,
         to_ms=last,

@@ -53,6 +53,10 @@ class Lane(Part):
     """Of a counter: ns since the origin; `value` holds from then on, in `unit`."""
     value: Numbers | None = None
     unit: Annotated[str, '"bytes" | "percent" | "count"'] | None = None
+    host: str | None = None
+    """Where several hosts recorded."""
+    device: int | None = None
+    """The number of its device on its host."""
 
 
 class Rest(Part):

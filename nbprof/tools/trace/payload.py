@@ -15,7 +15,7 @@ from nbprof.timeline.arrows import Arrows
 from nbprof.timeline.gaps import busy, first_largest, sections
 from nbprof.timeline.lane_header import MOST_NAME, head, notes
 from nbprof.timeline.slices import Slices
-from nbprof.timeline.tracks import Counter, Lane, Tracks
+from nbprof.timeline.tracks import Counter, Tracks
 from nbprof.tools.parts import Empty
 from nbprof.tools.tool import MOST_EVENTS
 from nbprof.tools.trace import density, parts
@@ -70,7 +70,11 @@ def payload(run: Run, limit: int = MOST_EVENTS) -> parts.Trace:
             (0, len(columns.names) - len(columns.used)),
         ),
         lanes=[
-            columns.lane(lane, max(index.rows(lane.id), 1), counters.get(lane.id))
+            columns.lane(
+                head(lane, len(run.hosts)),
+                max(index.rows(lane.id), 1),
+                counters.get(lane.id),
+            )
             for lane in tracks.lanes
         ],
         shown=sum(map(len, retained)),
@@ -185,12 +189,13 @@ class _Columns:
             delay=np.clip(work - call, limits.min, limits.max).astype(np.int32),
         )
 
-    def lane(self, lane: Lane, depths: int, counter: Counter | None) -> parts.Lane:
-        """The kept events of a lane with so many levels."""
-        part = slice(self._bounds[lane.id], self._bounds[lane.id + 1])
+    def lane(self, header: dict[str, Any], depths: int, counter: Counter | None) -> parts.Lane:
+        """The kept events of a lane with this header and so many levels."""
+        ident = header["id"]
+        part = slice(self._bounds[ident], self._bounds[ident + 1])
         time, value = (None, None) if counter is None else _samples(counter, self._origin)
         return parts.Lane(
-            **head(lane),
+            **header,
             depths=depths,
             start=Delta(self._start[part]),
             duration=self._length[part],

@@ -44,6 +44,7 @@ export interface RangeViewOptions {
   to(slice: SliceRef): void;
   /** To the next idle gap; null where none is known. */
   onGap: (() => void) | null;
+  onClear(): void;
   /** Another choice of lanes. */
   onScope(scope: Scope): void;
 }
@@ -60,7 +61,7 @@ export interface RangeView {
 }
 
 /** What was chosen stays when another range is marked. */
-export function rangeView({ laneOf, to, onGap, onScope }: RangeViewOptions): RangeView {
+export function rangeView({ laneOf, to, onGap, onClear, onScope }: RangeViewOptions): RangeView {
   const element = h("div.range");
   const title = h("div");
   const body = h("div.range-body");
@@ -94,7 +95,14 @@ export function rangeView({ laneOf, to, onGap, onScope }: RangeViewOptions): Ran
   csv.setAttribute("aria-label", "Copy the table as CSV");
   const gap = (text: string): HTMLElement | null =>
     onGap && more(text, onGap, { title: "Key G; Shift+G: the previous one" });
-  const tools = h("div.toolbar.range-tools", modes, choose, h("span.end", gap("next idle gap"), csv));
+  const letGo = (): void => {
+    onClear();
+    // The button is gone: focus goes to what is there instead.
+    body.querySelector("button")?.focus();
+  };
+  const clearing = more("clear", letGo, { title: "Key Esc, or a click beside the slices" });
+  clearing.setAttribute("aria-label", "Clear the range");
+  const tools = h("div.toolbar.range-tools", modes, choose, h("span.end", gap("next idle gap"), clearing, csv));
   const sorted = () => (info ? sortShares(info.shares, shareOrder) : []);
 
   function table(label: string, headRow: HTMLElement, rows: HTMLElement[]): HTMLElement {
@@ -203,9 +211,9 @@ export function rangeView({ laneOf, to, onGap, onScope }: RangeViewOptions): Ran
     if (by === "lane" && info.lanes.length) body.append(lanes(info));
     else if (by === "name" && info.shares.length) body.append(names(info));
     else {
-      const none =
+      const text =
         scope === "pinned" ? "No lane is pinned, or none of them has a slice here." : "No slice in this range.";
-      body.append(h("p.dim", none));
+      body.append(h("p.dim", text));
     }
     if (info.note) body.append(h("p.dim", info.note));
   }
