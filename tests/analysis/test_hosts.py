@@ -210,6 +210,10 @@ def profiles_hold(one, several, count):
             with pytest.raises(type(error)):
                 public(several, name)
             continue
+        if name == "memory.roles" and not len(one.memory.summary):
+            # Of compiled programs, each of which is one, however many hosts run it.
+            pd.testing.assert_frame_equal(public(several, name), alone)
+            continue
         assert_law(name, SCHEMA[name], alone, public(several, name), count)
     for key in ("memory_viewer[module].",):
         for module, view in one.memory_viewer.items():
