@@ -51,6 +51,12 @@ _SAME = {
         "peak_bytes",
         "peak_unpadded_bytes",
         "total_bytes",
+        "argument_bytes",
+        "output_bytes",
+        "constant_bytes",
+        "temporary_bytes",
+        "capacity_bytes",
+        "spare_bytes",
     ),
     **dict.fromkeys(
         ("memory_viewer[module].timeline", "memory_viewer[module].at_peak"),
