@@ -4,6 +4,8 @@ in parts of it.
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -316,6 +318,25 @@ class TestProfile:
                 for b, low, high in boxes
             )
 
+    def test_an_export_for_speedscope_has_all_time_below_its_callers(self, tmp_path, two_threads):
+        p = profile(tmp_path, Kineto(baseTimeNanoseconds=BASE))
+        p.run.capture = CaptureInfo(python=two_threads.packed())
+        target = p.python.export(tmp_path / "a run.speedscope.json")
+        written = json.loads(target.read_text("utf-8"))
+        (calls,) = written["profiles"]
+        frames = written["shared"]["frames"]
+        assert (calls["type"], calls["unit"]) == ("sampled", "milliseconds")
+        assert calls["endValue"] == pytest.approx(sum(calls["weights"]))
+        functions = p.python.functions.set_index("function")
+        own, whole = dict.fromkeys(functions.index, 0.0), dict.fromkeys(functions.index, 0.0)
+        for stack, weight in zip(calls["samples"], calls["weights"], strict=True):
+            names = [frames[number]["name"] for number in stack]
+            own[names[-1]] += weight
+            for name in set(names):
+                whole[name] += weight
+        assert own == pytest.approx(functions["self_ms"].to_dict())
+        assert whole == pytest.approx(functions["total_ms"].to_dict())
+
     @pytest.mark.parametrize("python", [{}, {"functions": 3}])
     def test_without_samples_it_says_why(self, tmp_path, python):
         p = profile(tmp_path, Kineto(baseTimeNanoseconds=BASE))
@@ -325,6 +346,8 @@ class TestProfile:
         assert "python" not in dir(p)
         with pytest.raises(NbprofError, match="no Python samples"):
             p.python.figure()
+        with pytest.raises(NbprofError, match="no Python samples"):
+            p.python.export(tmp_path / "run.json")
 
     def test_without_line_times_the_time_of_lines_is_that_of_samples(self, tmp_path, two_threads):
         p = profile(tmp_path, Kineto(baseTimeNanoseconds=BASE))

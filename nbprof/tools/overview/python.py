@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -130,6 +131,31 @@ class PythonView(View):
         if not len(tree):
             raise NbprofError(_MISSING)
         return displayed(_flame(tree, **options), self)
+
+    def export(self, path: str | Path) -> Path:
+        """Writes `tree` for speedscope, which draws flame graphs in a browser and offline.
+
+        Parameters
+        ----------
+        path : str or path
+            Such as `run.speedscope.json`; a file of that name is replaced.
+
+        Raises
+        ------
+        NbprofError
+            There are no samples, or the file could not be written.
+
+        Examples
+        --------
+        >>> p.python.export("run.speedscope.json")   # doctest: +SKIP
+        """
+        from nbprof.tools.header import label
+        from nbprof.tools.overview import speedscope
+
+        tree = self.tree
+        if not len(tree):
+            raise NbprofError(_MISSING)
+        return speedscope.write(tree, label(self._profile.run), path)
 
     def _frame(self, name: str) -> pd.DataFrame:
         python = self._profile.run.python
