@@ -25,8 +25,9 @@ const UNITS: Record<string, number> = { ns: 1e-6, us: 1e-3, µs: 1e-3, μs: 1e-3
 const BETWEEN = "..";
 
 function timeOf(text: string, usual: string): { ms: number; unit: string } | null {
-  const [, digits, unit = usual] = /^(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s)?$/.exec(text) ?? [];
-  return digits === undefined ? null : { ms: Number(digits) * (UNITS[unit] as number), unit };
+  const [, digits, unit = usual] = /^(-?(?:\d+(?:\.\d*)?|\.\d+))(ns|us|µs|μs|ms|s)?$/.exec(text) ?? [];
+  const ms = Number(digits) * (UNITS[unit] as number);
+  return Number.isFinite(ms) ? { ms, unit } : null;
 }
 
 /** "12.5ms..13ms", "12.5..13ms", "12.5ms". A time without a unit has that of the other one, or is in ms. */

@@ -27,13 +27,15 @@ describe("the place that a fragment names", () => {
     expect(times("250ns")).toEqual([0.00025, 0.00025]);
     expect(times("3")).toEqual([3, 3]);
     expect(times(".5..1.")).toEqual([0.5, 1]);
+    // Events may lie before the start of the profile.
+    expect(times("-3.2ms..5ms")).toEqual([-3.2, 5]);
   });
   it("leaves out what is damaged or unknown, and keeps the rest", () => {
     for (const text of ["", "#", "#section-2", "&&=&", "#t=&step=&tab=", "%", "=tab"])
       expect(readPlace(text)).toEqual({});
     const damaged = "t=2ms..1ms&step=9..3&device=-1&slice=1e3&range=a..b&op=%E0%A4%A&mood=blue&tab=ops&tab=trace";
     expect(readPlace(damaged)).toEqual({ tab: "ops" });
-    for (const text of ["1..2..3", "1h", "NaN", "Infinity", "-1..1", "1e400", "0x10"])
+    for (const text of ["1..2..3", "1h", "NaN", "Infinity", "--1..1", "1e400", "0x10", "9".repeat(400)])
       expect(readPlace(`t=${text}`)).toEqual({});
     expect(readPlace("step=12345678901234567890")).toEqual({});
   });

@@ -94,7 +94,7 @@ describe("a host or device that is chosen", () => {
     model.choose({ host: "b", device: null });
     const there = (await source.slice(2))?.slice as SliceRef;
     model.select(there, true);
-    expect(model.chosen).toEqual({ host: null, device: null });
+    expect(model.chosen).toEqual({ host: "a", device: null });
     expect(model.placeOf(there)).not.toBeNull();
   });
 });

@@ -387,11 +387,13 @@ export function dashboard(
   const some = (): void => {
     const selected = store.get("selection") !== null;
     frame.classList.toggle("some", selected);
-    frame.classList.toggle("of-host", !selected && store.get("host") !== null);
+    const one = store.get("host") !== null || store.get("device") !== null;
+    frame.classList.toggle("of-host", !selected && one);
   };
   some();
   store.subscribe("selection", some, signal);
   store.subscribe("host", some, signal);
+  store.subscribe("device", some, signal);
   const redraw = (follow: (id: TabId) => boolean): void => {
     for (const [id, pane] of panes) {
       if (!pane.drawn || !OF_HOST.has(id) || !follow(id)) continue;

@@ -17,6 +17,8 @@ from nbprof.display.payload import Part
 
 CODE = "font:12px/18px ui-monospace,Menlo,Consolas,monospace"
 SOFT = "opacity:.7"
+HEADING = "margin:18px 0 4px"
+"""Of the paragraph of a heading, and of no other."""
 # A notebook aligns cells to the right by default, so each cell has its alignment. Cells are styled
 # hundreds of times in an output, so the style is short: borders, stripes and bold heads are left to
 # the viewer, and quotes are single ones, which JSON does not escape.
@@ -57,7 +59,7 @@ def heading(title: str, scope: str) -> str:
     small = ""
     if scope:
         small = f' <span style="{SOFT}">{text(scope)}</span>'
-    return f'<p style="margin:18px 0 4px"><b>{text(title)}</b>{small}</p>'
+    return f'<p style="{HEADING}"><b>{text(title)}</b>{small}</p>'
 
 
 def paragraph(html: str) -> str:

@@ -119,6 +119,18 @@ def test_elements_that_are_not_allowed_become_ones_that_are():
     )
 
 
+def test_headings_stand_apart_and_trees_are_indented():
+    rows = [[markup.text("train"), "9"], [markup.indented(markup.text("step"), 1), "8"]]
+    html = markup.paragraph("said") + markup.table("Ranges", "", ["Name", "ms"], rows, "lr")
+    text = sanitized.allowed(f"<div data-nbprof-static=''>{html}</div>")
+    assert "<div>&nbsp;</div>" in text.partition("Ranges")[0]
+    lines = re.sub(r"</?\w+>", "\n", text).splitlines()
+    assert [line.rstrip(" 89") for line in lines if line[-1:] in ("8", "9")] == [
+        "train",
+        3 * "\u2007" + "step",
+    ]
+
+
 def test_names_stay_text():
     html = f"<div data-nbprof-static=''><p>{HOSTILE.replace('<', '&lt;')}</p></div>"
     page = export(notebook(nbformat.v4.new_output("display_data", {"text/html": html})))

@@ -99,7 +99,6 @@ export function rangeEnds({ model, redraw, otherKey, onCleared }: EndsOptions): 
       tabindex: "0",
       "aria-label": LABELS[end],
       "aria-orientation": "horizontal",
-      "aria-valuemin": "0",
       on: { keydown: (event: KeyboardEvent) => press(end, event), keyup: settle, blur: settle },
     });
   const grips: Record<End, HTMLElement> = { from: grip("from"), to: grip("to") };
@@ -120,7 +119,10 @@ export function rangeEnds({ model, redraw, otherKey, onCleared }: EndsOptions): 
         // Of one that is beyond the picture, the grip stays at its edge, within reach of the keys.
         grips[end].style.transform = `translateX(${Math.max(0, Math.min(width, x))}px)`;
         grips[end].classList.toggle("off", x < 0 || x > width);
-        grips[end].setAttribute("aria-valuemax", String(model.end / 1e6));
+        const most = { from: range.to - model.shortest, to: model.end }[end];
+        const least = { from: 0, to: range.from + model.shortest }[end];
+        grips[end].setAttribute("aria-valuemin", String(least / 1e6));
+        grips[end].setAttribute("aria-valuemax", String(most / 1e6));
         grips[end].setAttribute("aria-valuenow", String(range[end] / 1e6));
         grips[end].setAttribute("aria-valuetext", moment(range[end]));
       }

@@ -299,7 +299,8 @@ export class Model {
       if (!this.fits(lane)) {
         this.matches = null;
         this.laneFilter = "";
-        if (!this.isChosen(lane)) this.chosen = { host: null, device: null };
+        // Another host, or all devices, only where this one needs it.
+        if (!this.isChosen(lane)) this.chosen = { host: this.chosen.host && (lane.host ?? null), device: null };
       }
       this.place();
       this.tell("lanes");

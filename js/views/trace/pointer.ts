@@ -32,6 +32,8 @@ interface Held {
   span: Span;
   /** Whether dragging marks or adjusts a range; otherwise it pans. */
   range: boolean;
+  /** An end of the range is held. */
+  end: boolean;
   shift: boolean;
   add: boolean;
   moved: boolean;
@@ -143,7 +145,9 @@ export function pointer(options: PointerOptions): Pointer {
     fingers.delete(event.pointerId);
   };
 
-  function click({ x, y, shift, add }: Held): void {
+  function click({ x, y, end, shift, add }: Held): void {
+    // Whoever takes hold of an end and lets go keeps the range.
+    if (end) return;
     const slice = sliceUnder(model, x, y, canvas.width(), options.scroll());
     const first = model.selected;
     // Shift+click goes on from the selected slice: from the start of the earlier to the end of the later.
@@ -176,6 +180,7 @@ export function pointer(options: PointerOptions): Pointer {
       time,
       span: { ...model.span },
       range: event.shiftKey || end !== null,
+      end: end !== null,
       shift: event.shiftKey,
       add: event.ctrlKey || event.metaKey,
       moved: false,
@@ -224,6 +229,16 @@ export function pointer(options: PointerOptions): Pointer {
     dragged = null;
     canvas.redraw();
   });
+  const drop = (event: KeyboardEvent): void => {
+    if (event.key !== "Escape" || !held?.range) return;
+    // The range stays as it was before the drag, and so does what is selected.
+    held = null;
+    dragged = null;
+    canvas.redraw();
+    event.stopImmediatePropagation();
+    event.preventDefault();
+  };
+  listen(element, "keydown", drop, { capture: true });
   listen(element, "pointerleave", () => {
     position = null;
     card.hide();

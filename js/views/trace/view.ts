@@ -245,11 +245,11 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
   };
 
   const inMs = ({ from, to }: Span): Times => [(from + trace.origin_ns) / 1e6, (to + trace.origin_ns) / 1e6];
-  /** Says where a reader has come to. The whole profile is no place in it, and a live source numbers slices otherwise. */
+  /** Says where a reader has come to. A live source numbers slices otherwise. */
   function note(): void {
-    const { span, range, selected, end } = model;
+    const { span, range, selected } = model;
     store.set("trace", {
-      ...(span.to - span.from < end && { window_ms: inMs(span) }),
+      window_ms: inMs(span),
       ...(range && { range_ms: inMs(range) }),
       ...(selected && model.source === saved && { slice: selected.event }),
     });

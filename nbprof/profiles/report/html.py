@@ -49,7 +49,8 @@ async function load() {
   const url = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
   // A page may let scripts run that stand in it, as this one, and import none. Then the module is
   // made one of them, and says when it has run (js/hosts/page.ts).
-  const inline = () => new Promise((done) => {
+  const inline = () => new Promise((done, failed) => {
+    setTimeout(() => failed(new Error("the page runs no scripts of nbprof")), 10000);
     addEventListener(version, () => done(globalThis[Symbol.for("nbprof.module")]), { once: true });
     const script = document.createElement("script");
     script.type = "module";

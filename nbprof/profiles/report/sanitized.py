@@ -11,6 +11,7 @@ puts in its place what is allowed: the picture, and the static report in the all
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from html import escape
 from html.parser import HTMLParser
@@ -114,7 +115,7 @@ class _Rewriter(HTMLParser):
         elements: list[str] = []
         if self._depth:
             style = names.get("style") or ""
-            if tag == "p" and _HEADING in style and self._written:
+            if tag == "p" and markup.HEADING in style and self._written:
                 self._written.append("<div>&nbsp;</div>")
             elements = _elements(tag, style)
             self._write(elements)
@@ -198,7 +199,8 @@ def _aligned(rows: list[list[str]]) -> str:
 
 
 def _texts(row: list[str]) -> list[str]:
-    return [" ".join(cell.split()) for cell in row]
+    # Figure spaces indent the rows of a tree.
+    return [re.sub(r"[ \t\r\n]+", " ", cell).strip(" ") for cell in row]
 
 
 def _is_numeric(cells: Sequence[str]) -> bool:
