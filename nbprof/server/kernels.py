@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from math import inf
 from typing import Any, NamedTuple
 
 from jupyter_server.serverapp import ServerApp
@@ -17,7 +18,7 @@ _READY_S = 10.0
 _BESIDES_S = 120.0
 """For what runs besides the cell: imports, and the analysis of what was recorded."""
 _STEPS = re.compile(r"auto|all|[0-9]*:[0-9]*")
-_MAGIC = re.compile(r"%%nbprof\b.*(?:\n|$)")
+_MAGIC = re.compile(r"\A\s*%%nbprof\b.*(?:\n|\Z)")
 
 
 class Ran(NamedTuple):
@@ -62,7 +63,9 @@ async def record(
     code = f"%%nbprof -o {PROFILE} {options}\n{source}"
     setup = f"get_ipython().run_line_magic('load_ext', 'nbprof')\n{PROFILE} = None"
     async with _Kernel(await _kernel_of(notebook)) as kernel:
-        await kernel.run(setup, _BESIDES_S)
+        ready = await kernel.run(setup, _BESIDES_S)
+        if ready.error:
+            raise NbprofError(f"nbprof cannot be loaded in this kernel: {ready.error}")
         ran = await kernel.run(code, seconds)
         told = await kernel.run(f"print({PROFILE}.brief({tokens}))", _BESIDES_S)
     if told.error:
@@ -78,6 +81,8 @@ async def tried(notebook: str, rule: str, budget: float) -> str:
     NbprofError
         Nothing was recorded in the kernel, or nothing can be tried.
     """
+    if not 0 < budget < inf:
+        raise NbprofError(f"the budget is {budget:g} s; it is a number of seconds above 0.")
     code = (
         f"print({PROFILE}.try_({rule!r}, budget={budget!r})"
         ".drop(columns='code').to_json(orient='records'))"
@@ -106,7 +111,9 @@ async def _source(notebook: str, cell: str) -> str:
             if each["cell_type"] != "code":
                 raise NbprofError(f"cell {cell} of {notebook} has no code.")
             return str(each["source"])
-    raise NbprofError(f"{notebook} has no cell {cell}: it has {len(cells)} cells, saved or not.")
+    raise NbprofError(
+        f"{notebook} has no cell {cell}: as it was saved last, it has {len(cells)} cells."
+    )
 
 
 async def _kernel_of(notebook: str) -> Any:
@@ -130,7 +137,10 @@ class _Kernel:
             await self._client.wait_for_ready(timeout=_READY_S)
         except RuntimeError:
             self._client.stop_channels()
-            raise NbprofError("the kernel is busy: call again when its cell has ended.") from None
+            raise NbprofError(
+                "the kernel does not answer, as it runs a cell, starts or has ended: call again"
+                " later."
+            ) from None
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -140,8 +150,11 @@ class _Kernel:
         """Run code, and interrupt it after the time limit."""
         printed: list[str] = []
         errors: list[str] = []
+        begun = False
 
         def hook(message: dict[str, Any]) -> None:
+            nonlocal begun
+            begun = True
             content = message["content"]
             if message["msg_type"] == "stream" and content["name"] == "stdout":
                 printed.append(content["text"])
@@ -152,11 +165,19 @@ class _Kernel:
             code, allow_stdin=False, output_hook=hook, store_history=False
         )
         try:
-            await asyncio.wait_for(running, seconds)
+            reply = await asyncio.wait_for(running, seconds)
         except asyncio.TimeoutError:
+            if not begun:
+                # What runs now is another's, and is not interrupted.
+                raise NbprofError(
+                    f"the kernel was busy with another cell for {seconds:g} s; this one runs when"
+                    " that has ended."
+                ) from None
             await ensure_async(self._manager.interrupt_kernel())
             raise NbprofError(
                 f"the cell did not end within {seconds:g} s and was interrupted; give it more"
                 " seconds, or fewer steps."
             ) from None
+        if reply["content"]["status"] == "aborted":
+            raise NbprofError("another cell failed, and the kernel dropped this one: call again.")
         return Ran("".join(printed), errors[0] if errors else "")

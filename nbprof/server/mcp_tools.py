@@ -87,8 +87,9 @@ async def nbprof_try(
     budget: Annotated[float, Field(description="Seconds for all experiments.")] = 60.0,
 ) -> str:
     """Tries the remedies of findings on the cell that nbprof_record recorded last: it runs again in
-    turns with a change and without, and everything is given back. Answers with a row for each
-    change: what it saves per step with its 95 % interval, and whether the results are equal.
+    turns with a change and without, and its variables are given back; files that it writes are
+    not. Answers with a row for each change: what it saves per step with its 95 % interval, and
+    whether the results are equal.
     """
     try:
         return await kernels.tried(notebook, rule, budget)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -82,6 +84,15 @@ def ran(*changes):
 
 def code(times=None, python=None):
     return Code(times, python, {"42": 3}, BASE)
+
+
+def test_lines_that_were_recorded_for_a_part_of_the_cell(unfreed):
+    times = replace(ran((0, 1), (90, 2), (310, 1), (500, 0)), truncated=True)
+    rows = unfreed(code(times)).set_index("op")
+    assert set(rows.loc["aten::addmm", "line_source"]) == {
+        allocated_at.RECORDED,
+        allocated_at.NO_MORE_LINES,
+    }
 
 
 def test_the_line_that_ran_during_the_op(unfreed):

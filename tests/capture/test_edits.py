@@ -349,7 +349,7 @@ def test_experiments_of_pytorch_are_located(name, line, by):
     assert place.source.changed(place.edits) == TORCH.replace(line, text)
 
 
-def of_torch(text, name, is_tensor=True, **before):
+def of_torch(text, name, gives_floats=True, **before):
     """The cell with the change of an experiment, by two turns of it; empty if it is elsewhere."""
     torch = pytest.importorskip("torch")
     observed = []
@@ -365,7 +365,7 @@ def of_torch(text, name, is_tensor=True, **before):
                 loaders=loaders,
                 roots=[
                     SimpleNamespace(
-                        module=each, training=each.training, graded=True, tensor=is_tensor
+                        module=each, training=each.training, graded=True, gives_floats=gives_floats
                     )
                     for each in modules
                 ],
@@ -394,6 +394,27 @@ def test_a_call_for_inference_is_put_into_a_block(loop, expected):
     begin = "import torch\nnet = torch.nn.Linear(2, 2).eval()\n"
     changed = of_torch(begin + loop, "inference_mode", data=[torch.ones(1, 2)])
     assert changed == (begin + expected if expected else "")
+
+
+def test_the_call_of_a_model_that_also_trains_remains():
+    """The cell's only call may be that of the training; an earlier cell validates."""
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Linear(2, 2)
+    text = "import torch\ny = net(x)"
+    roots = [
+        SimpleNamespace(module=net, training=training, graded=True) for training in (True, False)
+    ]
+    observed = [SimpleNamespace(roots=roots, names=[("net", net)])]
+    experiment = next(each for each in register.EXPERIMENTS if each.name == "inference_mode")
+    assert experiment.edit(Source(text, {"torch": torch, "net": net}), observed) is None
+    del roots[0]
+    assert experiment.edit(Source(text, {"torch": torch, "net": net}), observed) is not None
+
+
+def test_a_module_that_a_function_imports_has_no_name_in_the_cell():
+    text = "def f():\n    import sys as s\n    return s\nx = 1"
+    assert Source(text, {}).name_of(sys) == ""
+    assert Source(f"import sys as t\n{text}", {}).name_of(sys) == "t"
 
 
 @pytest.mark.parametrize(
@@ -436,16 +457,17 @@ def test_a_loader_of_rows_takes_whole_batches(call, expected):
         ("for x in data:\n    y = net(x)\n    y.sum()",
          ('for x in data:\n    with torch.autocast("cpu", dtype=torch.bfloat16):\n'
           "        y = net(x).float()\n    y.sum()")),
-        ("y = torch.nn.functional.mse_loss(net(data[0]), target)",
+        ("y = torch.nn.functional.mse_loss(net(x), target)",
          ('with torch.autocast("cpu", dtype=torch.bfloat16):\n'
-          "    y = torch.nn.functional.mse_loss(net(data[0]).float(), target)")),
-        ("loss = torch.nn.MSELoss()\ny = loss(net(data[0]), target)",
+          "    y = torch.nn.functional.mse_loss(net(x).float(), target)")),
+        ("loss = torch.nn.MSELoss()\ny = loss(net(x), target)",
          ('loss = torch.nn.MSELoss()\nwith torch.autocast("cpu", dtype=torch.bfloat16):\n'
-          "    y = loss(net(data[0]).float(), target)")),
+          "    y = loss(net(x).float(), target)")),
         # The block would change what else the statement computes.
-        ("y = torch.matmul(net(data[0]), target)", ""),
-        ("y = torch.nn.functional.mse_loss(net(data[0]), target @ target)", ""),
-        ("y = net(data[0]) @ target", ""),
+        ("y = torch.matmul(net(x), target)", ""),
+        ("y = torch.nn.functional.mse_loss(net(x), target @ target)", ""),
+        ("y = net(x) @ target", ""),
+        ("y = net(x @ target)", ""),
     ],
 )  # fmt: skip
 def test_a_call_in_bfloat16_is_put_into_a_block(loop, expected):
@@ -453,6 +475,7 @@ def test_a_call_in_bfloat16_is_put_into_a_block(loop, expected):
     before = {
         "net": torch.nn.Linear(2, 2),
         "data": [torch.ones(2, 2)],
+        "x": torch.ones(2, 2),
         "target": torch.ones(2, 2),
     }
     changed = of_torch(f"import torch\n{loop}", "bfloat16", **before)
@@ -466,7 +489,7 @@ def test_a_model_that_returns_several_values_is_not_put_into_a_block():
     torch = pytest.importorskip("torch")
     text = "import torch\ny = net(data)"
     before = {"net": torch.nn.Linear(2, 2), "data": torch.ones(2, 2)}
-    assert of_torch(text, "bfloat16", is_tensor=False, **before) == ""
+    assert of_torch(text, "bfloat16", gives_floats=False, **before) == ""
 
 
 def checkpointed(text, lines, filename="<cell>", **before):
@@ -526,35 +549,17 @@ def test_checkpoints_of_a_library_or_with_unknown_options_remain():
     assert checkpointed(AGAIN.format(first=options, second="x"), [7]) == ""
 
 
-@pytest.mark.parametrize(
-    ("lines", "expected"),
-    [
-        ("total = 0.0\ntotal += (x * 2).sum().item()", "total = 0.0\ntotal += (x * 2).sum().detach().clone()"),
-        ("seen = [x[0].item(),\n        x[1].item()]", "seen = [x[0].detach().clone(),\n        x[1].detach().clone()]"),
-        # Beside a call that does not say so; and one of a dictionary.
-        ("total = getattr(x[0], 'item')()", ""),
-    ],
-)  # fmt: skip
-def test_numbers_are_kept_as_tensors(lines, expected):
-    torch = pytest.importorskip("torch")
-    text = f"x = torch.ones(2)\n{lines}"
-    rows = {("<cell>", 2 + row) for row, line in enumerate(lines.split("\n")) if "item" in line}
-    observed = [SimpleNamespace(items=rows, namespace={})]
-    experiment = next(each for each in register.EXPERIMENTS if each.name == "no_item")
-    place = experiment.edit(Source(text, {"torch": torch}, filename="<cell>"), observed)
-    changed = place.source.changed(place.edits) if place is not None else ""
-    assert changed == (f"x = torch.ones(2)\n{expected}" if expected else "")
-
-
 TWO = """
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 rows = TensorDataset(torch.arange(8.0), {tensor})
 loader = DataLoader(rows, batch_size=2, {options})
+device = "cpu"
 for index, (x, y) in enumerate(loader):
     x = x{copy}
-    y = y.to("cpu"{more})
+    y = y.to(device{more})
     z = (x + y).to("cpu")
+    z = y.to(device)
 """.lstrip()
 
 
@@ -568,6 +573,8 @@ def test_a_dataset_is_moved_to_the_gpu_where_it_is_made():
     namespace = {}
     exec(changed.replace("cuda", "cpu"), namespace)
     assert namespace["x"].tolist() == [6.0, 7.0]
+    # Something else reads the dataset.
+    assert of_torch(f"{text}shown = rows[0]\n", "tensors_on_device") == ""
     # What is added to a sum would be moved, and not the sum.
     text = TWO.format(tensor="torch.ones(8) + 1", options="shuffle=True", copy="", more="")
     assert of_torch(text, "tensors_on_device") == ""
@@ -582,8 +589,10 @@ def test_copies_of_what_a_loader_gives_do_not_wait():
         more=", non_blocking=True",
     )
     assert of_torch(text, "asynchronous_copies") == expected
-    no_copy = text.replace('y.to("cpu")', "y * 1")
-    assert of_torch(no_copy, "asynchronous_copies") == ""
+    # Back to the CPU, of a variable that is set again, or of none of the loader's.
+    for other in ('y = y.to("cpu")', "y = y.to(device)\n    y = y * 1", "w = y.to(device)"):
+        changed = text.replace("y = y.to(device)\n", f"{other}\n", 1)
+        assert of_torch(changed, "asynchronous_copies") == "", other
 
 
 def jitted(loop, lines):

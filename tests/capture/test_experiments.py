@@ -19,6 +19,7 @@ import nbprof
 from nbprof.capture.experiments import (
     combination,
     engine,
+    observation,
     program,
     register,
     torch_data,
@@ -238,7 +239,7 @@ ON_GPU = (
 def as_if_on_gpu(monkeypatch):
     for module in (torch_data, torch_settings, torch_waits):
         monkeypatch.setattr(module, "no_gpu", lambda _: "")
-    for module in (torch_data, torch_waits):
+    for module in (torch_data, observation):
         monkeypatch.setattr(module, "_DEVICE", "cpu")
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (10**9, 10**9))
     # Without a GPU it raises, before and after the turns, too.
@@ -441,6 +442,30 @@ def test_a_larger_batch_is_timed_per_example_and_never_recommended(two_ms_a_step
     loop = Torch()
     loop.model[0].register_forward_pre_hook(lambda _, inputs: note_size(inputs[0]))
     check_larger(tried(loop.run, "larger_batch"))
+
+
+class Endless(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        while True:
+            yield torch.rand(8), 1
+
+
+def test_an_experiment_that_cannot_read_the_program_leaves_the_others(monkeypatch):
+    loop = Torch()
+    loop.loader = torch.utils.data.DataLoader(Endless(), 4)
+    (larger,) = (each for each in register.EXPERIMENTS if each.name == "larger_batch")
+
+    def broken(_):
+        raise TypeError("object of type 'Sampler' has no len()")
+
+    runner = engine.Engine(
+        program.of_call(loop.run, (), {}), Options(save=False), steps=STEPS, units=STEPS, budget_s=300.0
+    )  # fmt: skip
+    runner.run([(larger, ""), (replace(larger, name="other", refusal=broken), "")])
+    assert [each.why for each in runner.tried] == [
+        "not tried: the number of its items is not known",
+        "not tried: the program could not be read: TypeError",
+    ]
 
 
 def test_a_larger_batch_of_a_pipeline_too(two_ms_a_step):

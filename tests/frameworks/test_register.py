@@ -60,7 +60,7 @@ def test_a_comparison_with_a_text_is_seen():
 ELSEWHERE = {("dialects/msprof/lanes.py", "Python")}
 # Names of modules, and the scheme of an address.
 ELSEWHERE |= {("capture/experiments/jax_waits.py", "jax"), ("capture/remote/failures.py", "torch")}
-ELSEWHERE |= {("capture/experiments/torch_settings.py", "torch")}
+ELSEWHERE |= {("capture/experiments/torch_waits.py", "torch")}
 
 
 @pytest.mark.parametrize(

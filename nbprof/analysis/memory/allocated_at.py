@@ -30,6 +30,7 @@ NOT_SAMPLED = "unknown: no stack was sampled meanwhile"
 SEVERAL = "unknown: sampled at several lines"
 OTHER_THREAD = "unknown: allocated on another thread"
 NO_LINE = "unknown: no line of a cell ran"
+NO_MORE_LINES = "unknown: lines were recorded for a part of the cell"
 NO_CALL = "unknown: no call of your code was recorded around it"
 _CLOCKS_NS = 20_000
 """By so much the clocks of PyTorch's profiler and of Python may differ."""
@@ -184,7 +185,10 @@ def _recorded(code: Code, times: LineTimes, spans: _Spans) -> Lines:
     running = np.where(spans.is_waited_for, times.running(middle), -1)
     texts = [location(_file(cell), line, code.cells) for cell, line in times.lines]
     line = np.array([*texts, ""], object)[running]
-    return Lines(line, np.where(running >= 0, RECORDED, NO_LINE).astype(object))
+    source = np.where(running >= 0, RECORDED, NO_LINE).astype(object)
+    if times.truncated:
+        source[middle > times.times[-1]] = NO_MORE_LINES
+    return Lines(line, source)
 
 
 def _file(cell: str) -> str:

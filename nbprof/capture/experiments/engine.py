@@ -196,7 +196,7 @@ class Engine:
             self._check_time()
             attempts = []
             for experiment, rule in experiments:
-                if why := experiment.refusal(self._observed[0]):
+                if why := _refusal(experiment, self._observed[0]):
                     about = Tried(experiment.name, experiment.title, rule, f"not tried: {why}")
                     self.tried.append(about)
                 else:
@@ -308,14 +308,15 @@ class Engine:
             raise Refused(f"it has {self._steps} steps, and {least} or more are needed.")
         return Plan(_WARMUP, steps)
 
-    def _plan(self, warmup: int) -> Plan:
-        """The steps of a turn that is timed."""
+    def _plan(self, warmup: int, examples: int = 1) -> Plan:
+        """The steps of a turn that is timed; of larger batches there are fewer."""
         if not self._steps:
             return Plan(0, 0)
-        warmup = max(_WARMUP, min(warmup, self._steps // 2))
+        available = self._steps // examples
+        warmup = max(_WARMUP, min(warmup, available // 2))
         step_s = max(self._step_s, 1e-9)
         steps = max(_LEAST_STEPS, min(_MOST_STEPS, math.ceil(_WINDOW_S / step_s)))
-        return Plan(warmup, min(steps, self._steps - warmup))
+        return Plan(warmup, min(steps, available - warmup))
 
     def _try(self, attempt: Attempt, share_s: float) -> None:
         """Measure an experiment for so long, or go on with it; the result is put in `tried`."""
@@ -356,7 +357,8 @@ class Engine:
                 attempt.results = equality.compare(
                     self._observed[0].values, self._observed[1].values, observation.values
                 )
-        self._turns(attempt, self._plan(change.warmup), change, until)
+        plan = self._plan(change.warmup, attempt.experiment.examples)
+        self._turns(attempt, plan, change, until)
         is_second = attempt.first_look > 0
         if is_second and attempt.pairs < attempt.needed(LEAST_PAIRS):
             raise _TooLittleTime("too few more turns of it fitted into the time")
@@ -433,6 +435,14 @@ class Engine:
         milliseconds = np.array([1000 * timing.seconds for timing in timings])
         per_step: NDArray[np.float64] = milliseconds / steps
         return per_step
+
+
+def _refusal(experiment: Experiment, observation: Observation) -> str:
+    try:
+        return experiment.refusal(observation)
+    except Exception as error:
+        # Of an object of a kind that nobody thought of; the others are tried.
+        return f"the program could not be read: {type(error).__name__}"
 
 
 def _about(attempt: Attempt) -> Tried:

@@ -30,6 +30,8 @@ _DEPTH = 6
 _OWN = str(Path(__file__).parents[2])
 """The package itself, which need not be installed where others are."""
 
+_DEVICE = "cuda"
+
 RESULT, STATE = "result", "state"
 """Losses and outputs, which have to be equal by their largest difference; and arrays that the
 program left in variables and containers, by the norm of the difference.
@@ -67,15 +69,15 @@ class Root(NamedTuple):
         Gradients are enabled.
     images : bool
         An input has four dimensions.
-    tensor : bool
-        It returns one tensor.
+    gives_floats : bool
+        It returns one tensor, of float32 or bfloat16.
     """
 
     module: Any
     training: bool
     graded: bool
     images: bool
-    tensor: bool
+    gives_floats: bool
 
 
 @dataclass
@@ -112,8 +114,8 @@ class Observation:
     waits : dict of str to set of (str, int)
         Modules whose calls wait for the device, ``torch`` and ``jax``, with the files and lines of
         the program that do.
-    items : set of (str, int)
-        Files and lines of the program that read a number of a tensor by ``.item()``.
+    items : bool
+        The program reads floating-point numbers of a GPU by ``.item()``.
     zeros : bool
         Gradients were set to zero instead of None.
     epochs : int
@@ -144,7 +146,7 @@ class Observation:
         self._iterators: list[Any] = []
         self.backward = self.zeros = False
         self.checkpoints: set[tuple[str, int]] = set()
-        self.items: set[tuple[str, int]] = set()
+        self.items = False
         self.waits: dict[str, set[tuple[str, int]]] = {}
         self.values: list[Value] = []
         self.namespace: dict[str, Any] = {}
@@ -240,9 +242,9 @@ class Observation:
 
         swap(function, calling(noted, function.__code__), patches)
 
-    def _read(self, _: Any) -> None:
-        if of_program(sys._getframe()):
-            _add_line(self.items)
+    def _read(self, tensor: Any) -> None:
+        if is_read_from_device(tensor) and of_program(sys._getframe()):
+            self.items = True
 
     def _waits(self, module: str) -> None:
         _add_line(self.waits.setdefault(module, set()))
@@ -293,8 +295,8 @@ class Observation:
         images = any(getattr(part, "ndim", 0) == 4 for part in args)
         is_graded = torch.is_grad_enabled()
         output = call(module, *args, **kwargs)
-        is_tensor = isinstance(output, torch.Tensor)
-        root = Root(module, bool(module.training), is_graded, images, is_tensor)
+        gives_floats = getattr(output, "dtype", None) in (torch.float32, torch.bfloat16)
+        root = Root(module, bool(module.training), is_graded, images, gives_floats)
         kinds = [(id(other.module), *other[1:]) for other in self.roots]
         if (id(module), *root[1:]) not in kinds:
             self.roots.append(root)
@@ -461,6 +463,11 @@ def py_dataset_adapter() -> Any:
     """The class by which Keras reads a PyDataset; None if Keras is not imported."""
     module = sys.modules.get("keras.src.trainers.data_adapters.py_dataset_adapter")
     return getattr(module, "PyDatasetAdapter", None)
+
+
+def is_read_from_device(tensor: Any) -> bool:
+    """Return whether `.item()` of a tensor waits for a GPU and gives a floating-point number."""
+    return tensor.device.type == _DEVICE and not tensor.ndim and bool(tensor.is_floating_point())
 
 
 def of_program(frame: FrameType | None) -> bool:

@@ -110,7 +110,7 @@ class Source:
         tokens = tokenize.generate_tokens(io.StringIO(self._python).readline)
         self._tokens = [token for token in tokens if token.type not in _BESIDE]
         self._local_names = set(self._names_of_functions())
-        self._imports = dict(self._imported())
+        self._imports = dict(_imported(ast.walk(self.tree)))
 
     @cached_property
     def _parents(self) -> dict[ast.AST, ast.AST]:
@@ -138,7 +138,9 @@ class Source:
 
     def name_of(self, value: object) -> str:
         """A name by which the cell has an object; empty if there is none."""
-        for names in (self._imports, self._namespace):
+        # What a function imports, it has for itself.
+        imports = dict(_imported(filter(_is_import, self.tree.body)))
+        for names in (imports, self._namespace):
             for name, other in names.items():
                 if other is value and not name.startswith("_") and name not in self._local_names:
                     return name
@@ -546,18 +548,6 @@ class Source:
                     if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store):
                         yield name.id
 
-    def _imported(self) -> Iterator[tuple[str, Any]]:
-        """The names and values that imports of the cell bind, also in functions."""
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    name = alias.name if alias.asname else alias.name.partition(".")[0]
-                    yield alias.asname or name, sys.modules.get(name, UNKNOWN)
-            elif isinstance(node, ast.ImportFrom) and not node.level:
-                module = sys.modules.get(node.module or "", UNKNOWN)
-                for alias in node.names:
-                    yield alias.asname or alias.name, _member(module, alias.name)
-
     def _start(self, node: Any) -> Position:
         return node.lineno, self._characters(node.lineno, node.col_offset)
 
@@ -636,6 +626,19 @@ def _new(code: str) -> list[ast.stmt]:
     for statement in statements:
         vars(statement)["is_new"] = True
     return statements
+
+
+def _imported(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, Any]]:
+    """The names and values that imports among some nodes bind."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                name = alias.name if alias.asname else alias.name.partition(".")[0]
+                yield alias.asname or name, sys.modules.get(name, UNKNOWN)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            module = sys.modules.get(node.module or "", UNKNOWN)
+            for alias in node.names:
+                yield alias.asname or alias.name, _member(module, alias.name)
 
 
 def _is_import(statement: ast.stmt) -> bool:

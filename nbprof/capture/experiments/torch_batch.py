@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from nbprof.capture.experiments.experiment import LARGER, Change, Experiment
@@ -16,6 +17,9 @@ def _attributes(loader: Any) -> dict[str, Any]:
 
 
 def _why_not(loader: Any) -> str:
+    data = sys.modules["torch.utils.data"]
+    if isinstance(loader.dataset, data.IterableDataset) or not hasattr(loader.sampler, "__len__"):
+        return "the number of its items is not known"
     if loader.batch_size is None:
         return "the loader puts batches together in a way of its own"
     if loader.batch_sampler is None or type(loader.batch_sampler).__name__ != "BatchSampler":

@@ -225,6 +225,14 @@ def _on_device_in_source(source: Source, observed: Sequence[Observation]) -> Loc
         return None
     if not all(isinstance(each, POSTFIXED) for each in call.args):
         return None
+    reads = [
+        node
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Name) and node.id == rows.dataset
+    ]
+    if len(reads) != 2:
+        # Besides its own statement and the loader, something uses its tensors where they are.
+        return None
     tensors = ", ".join(f'{source.text_of(each)}.to("{_DEVICE}")' for each in call.args)
     return located(source, source.with_other_arguments(call, tensors), rows.edit)
 
@@ -242,11 +250,9 @@ def _ahead_in_source(source: Source, observed: Sequence[Observation]) -> Located
     for loop in ast.walk(source.tree):
         if isinstance(loop, ast.For) and _reads(loop, name):
             targets = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
-            calls = [node for node in ast.walk(loop) if isinstance(node, ast.Call)]
             copies += [
                 source.with_arguments(call, {"non_blocking": "True"}, _copy)
-                for call in calls
-                if _is_copy(call, targets)
+                for call in _copies(loop, targets)
             ]
     return located(source, *pinned.edits, *copies) if copies else None
 
@@ -255,14 +261,39 @@ def _reads(loop: ast.For, name: str) -> bool:
     return any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(loop.iter))
 
 
-def _is_copy(call: ast.Call, variables: set[str]) -> bool:
-    """Return whether it copies one of these variables, to where one argument or none says."""
+def _copies(loop: ast.For, variables: set[str]) -> list[ast.Call]:
+    """The calls in statements like ``x = x.to(device)``, of variables that no other one sets.
+
+    A copy back to the CPU that does not wait might be read before it is complete.
+    """
+    sets = [
+        each.id
+        for statement in loop.body
+        for each in ast.walk(statement)
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+    ]
+    calls = []
+    for statement in loop.body:
+        if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
+            continue
+        (target, *rest) = statement.targets
+        call = statement.value
+        if not isinstance(target, ast.Name) or rest or sets.count(target.id) != 1:
+            continue
+        if target.id in variables and _is_copy_of(target.id, call):
+            calls.append(call)
+    return calls
+
+
+def _is_copy_of(variable: str, call: ast.Call) -> bool:
+    """Return whether a call copies a variable, by one argument or none, and not to the CPU."""
     function = call.func
     if not isinstance(function, ast.Attribute) or function.attr not in _COPIES:
         return False
-    if not isinstance(function.value, ast.Name) or function.value.id not in variables:
+    if not isinstance(function.value, ast.Name) or function.value.id != variable:
         return False
-    return len(call.args) <= 1
+    to_cpu = any(isinstance(each, ast.Constant) and each.value == "cpu" for each in call.args)
+    return len(call.args) <= 1 and not to_cpu
 
 
 def _copy(tensor: Any, device: Any = None) -> None:

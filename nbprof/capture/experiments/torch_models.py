@@ -254,6 +254,9 @@ def _inference_in_source(source: Source, observed: Sequence[Observation]) -> Loc
     torch = source.name_of(sys.modules["torch"])
     roots = observed[0].roots
     modules = {id(root.module): root.module for root in roots if root.graded and not root.training}
+    # Its only call in the cell may be that of the training.
+    if any(root.training and id(root.module) in modules for root in roots):
+        return None
     edits = []
     for module in modules.values():
         call = _only_call(source, name_of(observed, module))
@@ -272,7 +275,7 @@ def _bfloat16_in_source(source: Source, observed: Sequence[Observation]) -> Loca
     torch = source.name_of(sys.modules["torch"])
     # Losses compute in float32 in the block, too.
     roots = [root for root in observed[0].roots if not _is_loss(root.module)]
-    if not torch or not all(root.tensor for root in roots):
+    if not torch or not all(root.gives_floats for root in roots):
         return None
     edits: list[Edit | None] = []
     for module in {id(root.module): root.module for root in roots}.values():
@@ -302,6 +305,8 @@ def _is_it_or_its_loss(source: Source, call: ast.Call) -> bool:
     if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
         return False
     outer = statement.value
+    if not _is_of_names(call):
+        return False
     if outer is call:
         return True
     function = source.value(outer.func)
@@ -310,7 +315,13 @@ def _is_it_or_its_loss(source: Source, call: ast.Call) -> bool:
     )
     if not of_functional and not _is_loss(function):
         return False
-    return all(each is call or isinstance(each, ast.Name) for each in outer.args)
+    return _is_of_names(outer, call)
+
+
+def _is_of_names(call: ast.Call, besides: ast.expr | None = None) -> bool:
+    """Return whether a call takes variables alone, and one other expression."""
+    values = [*call.args, *(keyword.value for keyword in call.keywords)]
+    return all(value is besides or isinstance(value, ast.Name) for value in values)
 
 
 EXPERIMENTS = (
