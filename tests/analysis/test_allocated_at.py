@@ -170,3 +170,6 @@ def test_growth_is_at_a_line_only_where_all_of_it_is(unfreed):
     two = rows[rows["op"] == "aten::addmm"]
     two = pd.concat([two, two.assign(line="Cell [3]:8")], ignore_index=True)
     assert growth.with_place(grown, two).line == ""
+    # In turn by two lines, neither of which leaves it in most steps: the role is still one.
+    turns = two.assign(steps=1, role="activations")
+    assert growth.with_place(replace(grown, steps=3), turns).role == "activations"

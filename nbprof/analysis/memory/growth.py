@@ -66,10 +66,13 @@ def with_place(growth: Growth, unfreed: pd.DataFrame) -> Growth:
     from nbprof.core.memory_roles import UNKNOWN
 
     rows = unfreed[(unfreed["memory_id"] == growth.memory) & (unfreed["op"] == growth.op)]
-    rows = rows[2 * rows["steps"] > growth.steps]
-    roles, lines = set(rows["role"]), set(zip(rows["line"], rows["line_source"], strict=True))
     if not growth.op:
         return growth
+    # Several lines, or modules, may leave it in turn.
+    of_role = rows.groupby("role")["steps"].sum()
+    roles = set(of_role.index[2 * of_role > growth.steps])
+    rows = rows[2 * rows["steps"] > growth.steps]
+    lines = set(zip(rows["line"], rows["line_source"], strict=True))
     if len(roles) == 1:
         growth = replace(growth, role=(roles - {UNKNOWN} or {""}).pop())
     if len(lines) == 1:
