@@ -641,7 +641,7 @@ def _imported(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, Any]]:
                 yield alias.asname or alias.name, _member(module, alias.name)
 
 
-def _is_import(statement: ast.stmt) -> bool:
+def _is_import(statement: ast.AST) -> bool:
     return isinstance(statement, (ast.Import, ast.ImportFrom))
 
 
