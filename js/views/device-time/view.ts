@@ -102,9 +102,10 @@ export const render: View = (el, context) => {
 /** Of which devices each part of the view is, while a host or a device is chosen; `path` is the host of the critical path. */
 function scopeText(chosen: Chosen, path: string, several: boolean): string {
   const all = `These figures are of all devices${several ? " of all hosts" : ""}.`;
-  const below = `Below, bars are of ${nameOf(chosen)}, and so are curves and tables, as far as the report holds them: it has the busiest of all devices`;
-  if (path && path !== chosen.host) return `${all} ${below}; the critical path is of ${path}.`;
-  return `${all} ${below}${chosen.device === null ? "" : "; the critical path is of all devices"}.`;
+  const below = `Below, bars, curves and tables are of ${nameOf(chosen)}`;
+  const cut = "The report holds only the curves and rows that are among the largest of all devices.";
+  if (path && path !== chosen.host) return `${all} ${below}; the critical path is of ${path}. ${cut}`;
+  return `${all} ${below}${chosen.device === null ? "" : "; the critical path is of all devices"}. ${cut}`;
 }
 
 /** A bar a device, in parts, all on one scale. */
