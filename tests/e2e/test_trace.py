@@ -329,6 +329,24 @@ def test_an_end_of_the_range_follows_the_pointer_and_the_arrow_keys(view):
     expect(grip).to_be_hidden()
 
 
+def test_an_end_that_is_let_go_keeps_the_range_and_escape_ends_a_drag(view):
+    mark(view, 10.0, 38.0)
+    view.click("Stream 7", 33.0)
+    before = marked(view)
+    # A press on an end, beside all slices, that moves nothing.
+    view.click("Stream 7", before[1])
+    assert marked(view) == before
+    x, y = view.point("Stream 7", before[1])
+    view.page.mouse.move(x, y)
+    view.page.mouse.down()
+    view.page.mouse.move(x + 80, y, steps=4)
+    view.canvas.focus()
+    view.page.keyboard.press("Escape")
+    view.page.mouse.up()
+    assert marked(view) == before
+    expect(view.slice).to_contain_text("31.500 ms, 3.40 ms")
+
+
 def test_a_click_beside_the_slices_clears_the_range(view):
     mark(view, 10.0, 30.0)
     view.click("Stream 7", 33.0)
