@@ -387,8 +387,8 @@ export function dashboard(
   const some = (): void => {
     const selected = store.get("selection") !== null;
     frame.classList.toggle("some", selected);
-    const one = store.get("host") !== null || store.get("device") !== null;
-    frame.classList.toggle("of-host", !selected && one);
+    const narrowed = store.get("host") !== null || store.get("device") !== null;
+    frame.classList.toggle("of-host", !selected && narrowed);
   };
   some();
   store.subscribe("selection", some, signal);

@@ -67,10 +67,10 @@ async def record(
         if ready.error:
             raise NbprofError(f"nbprof cannot be loaded in this kernel: {ready.error}")
         ran = await kernel.run(code, seconds)
-        told = await kernel.run(f"print({PROFILE}.brief({tokens}))", _BESIDES_S)
-    if told.error:
-        raise NbprofError(f"nothing was recorded: {ran.error or told.error}")
-    return f"The cell failed: {ran.error}\n\n{told.text}" if ran.error else told.text
+        brief = await kernel.run(f"print({PROFILE}.brief({tokens}))", _BESIDES_S)
+    if brief.error:
+        raise NbprofError(f"nothing was recorded: {ran.error or brief.error}")
+    return f"The cell failed: {ran.error}\n\n{brief.text}" if ran.error else brief.text
 
 
 async def tried(notebook: str, rule: str, budget: float) -> str:

@@ -143,10 +143,10 @@ def _growth(facts: Facts, limit: Threshold) -> Found | None:
         if details:
             text += f" ({details})"
         if growth.line:
-            place = "at"
+            preposition = "at"
             if growth.in_function:
-                place = "in the function at"
-            text += f" {place} **{growth.line}**"
+                preposition = "in the function at"
+            text += f" {preposition} **{growth.line}**"
     text += "."
     severity = "medium"
     if growth.capacity is not None:
