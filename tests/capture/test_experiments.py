@@ -27,6 +27,7 @@ from nbprof.capture.experiments import (
     torch_waits,
     turn,
 )
+from nbprof.capture.experiments.experiment import LARGER_BATCH
 from nbprof.capture.experiments.observation import Observation
 from nbprof.capture.options import Options
 from nbprof.core.errors import CaptureError
@@ -80,6 +81,7 @@ class Torch:
         tensors=False,
         checkpoints=False,
         synchronizes=False,
+        validates=False,
     ):
         torch.manual_seed(0)
         self.model = torch.nn.Sequential(
@@ -96,7 +98,7 @@ class Torch:
             self.loader = torch.utils.data.DataLoader(part, 4, shuffle=True)
         self.checkpoints, self.synchronizes = checkpoints, synchronizes
         self.picture = torch.randn(2, 3, 8, 8)
-        self.zeros, self.evaluates = zeros, evaluates
+        self.zeros, self.evaluates, self.validates = zeros, evaluates, validates
         self.fails: BaseException | None = None
         self.losses: list[float] = []
         self.run(4)
@@ -120,6 +122,9 @@ class Torch:
             self.optimizer.step()
             if self.evaluates:
                 self.images(self.picture)
+            if self.validates:
+                with torch.no_grad():
+                    self.model(x)
             self.losses.append(loss.item())
             if self.fails is not None and number == self.fails[0] and index == 3:
                 raise self.fails[1]
@@ -223,6 +228,7 @@ TORCH = {
     "no_synchronize": {"synchronizes": True},
     "no_item": {},
     "larger_batch": {},
+    "no_validation": {"validates": True},
 }
 ON_GPU = (
     "tensors_on_device",
@@ -435,7 +441,7 @@ def check_larger(result):
     assert result.baseline_ms == pytest.approx(2.0), result
     assert result.gain_ms == pytest.approx(1.0)
     assert (result.recommended, result.equal, result.pays_after) == (False, None, None)
-    assert result.why == f"as many examples take 50% less time; {engine.LARGER_BATCH}"
+    assert result.why == f"as many examples take 50% less time; {LARGER_BATCH}"
 
 
 def test_a_larger_batch_is_timed_per_example_and_never_recommended(two_ms_a_step):

@@ -59,7 +59,6 @@ FASTER = "it is faster, and the results are equal"
 LITTLE = f"it surely saves less than {100 * WORTH:g}% of a step"
 NO_MORE = "together they save no more than"
 OTHER_RUN = "the program does not run again as it was recorded"
-LARGER_BATCH = "a larger batch trains differently, so compare how the loss falls"
 UNKNOWN_RESULTS = "the results could not be compared: no losses or outputs were found"
 
 
@@ -318,6 +317,33 @@ class Engine:
         steps = max(_LEAST_STEPS, min(_MOST_STEPS, math.ceil(_WINDOW_S / step_s)))
         return Plan(warmup, min(steps, available - warmup))
 
+    def _long_plan(self, change: Change, until: float) -> Plan:
+        """The steps of a turn that sees what happens in some of them only.
+
+        Raises
+        ------
+        _TooLittleTime
+            An epoch takes longer than a turn may.
+        """
+        if not self._steps:
+            return Plan(0, 0)
+        last = self._unchanged[-1]
+        # The rest of a turn saves and restores the state, and warms up.
+        other_s = last.total_s - last.seconds
+        turn_s = (until - time.perf_counter()) / (2 * LEAST_PAIRS)
+        step_s = max(self._step_s, 1e-9)
+        fit = math.floor((turn_s - other_s) / step_s)
+        steps = min(max(fit, _LEAST_STEPS), self._steps - _WARMUP)
+        if change.epoch and steps < change.epoch:
+            missing_s = 2 * LEAST_PAIRS * (change.epoch * step_s + other_s - turn_s)
+            raise _TooLittleTime(
+                f"{LEAST_PAIRS} turns of an epoch do not fit into the time; --budget"
+                f" {math.ceil(1.2 * (self._budget_s + missing_s))} is enough"
+            )
+        if change.epoch:
+            steps -= steps % change.epoch
+        return Plan(_WARMUP, steps)
+
     def _try(self, attempt: Attempt, share_s: float) -> None:
         """Measure an experiment for so long, or go on with it; the result is put in `tried`."""
         experiment = attempt.experiment
@@ -353,11 +379,13 @@ class Engine:
             observation.close()
         if attempt.first is None:
             attempt.first = first
-            if attempt.experiment.examples == 1:
+            if not attempt.experiment.tradeoff:
                 attempt.results = equality.compare(
                     self._observed[0].values, self._observed[1].values, observation.values
                 )
         plan = self._plan(change.warmup, attempt.experiment.examples)
+        if change.is_long:
+            plan = self._long_plan(change, until)
         self._turns(attempt, plan, change, until)
         is_second = attempt.first_look > 0
         if is_second and attempt.pairs < attempt.needed(LEAST_PAIRS):
@@ -379,8 +407,8 @@ class Engine:
         )
         attempt.is_open = not is_second and _is_unsure(tried)
         attempt.first_look = attempt.first_look or attempt.pairs
-        if attempt.experiment.examples > 1:
-            return _of_larger_batch(tried)
+        if attempt.experiment.tradeoff:
+            return _of_tradeoff(tried, attempt.experiment)
         if tried.equal is False and attempt.experiment.unequal:
             return replace(tried, why=f"{tried.why}; {attempt.experiment.unequal}")
         return tried
@@ -482,12 +510,16 @@ def _judged(
     return replace(measured, recommended=not why, why=why or FASTER)
 
 
-def _of_larger_batch(tried: Tried) -> Tried:
-    """The result of larger batches, whose first steps take longer by what they compute."""
+def _of_tradeoff(tried: Tried, experiment: Experiment) -> Tried:
+    """The result of a change by which something is given up, or learned in another way.
+
+    Its first steps are not compared: those of larger batches compute more.
+    """
     why = SLOWER if tried.gain_high_ms < 0 else NOT_FASTER
     if tried.gain_low_ms > 0:
         saved = 100 * tried.gain_ms / tried.baseline_ms
-        why = f"as many examples take {saved:.0f}% less time; {LARGER_BATCH}"
+        what = "as many examples take" if experiment.examples > 1 else "a step takes"
+        why = f"{what} {saved:.0f}% less time; {experiment.tradeoff}"
     return replace(tried, why=why, recommended=False, first_ms=math.nan, pays_after=None)
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 LARGER = 2
 """By how many times batches get larger: more of them may not fit into the memory."""
+LARGER_BATCH = "a larger batch trains differently, so compare how the loss falls"
+"""What is given up by that."""
 
 
 class Change:
@@ -26,9 +28,16 @@ class Change:
     warmup : int
         Steps at the beginning of a turn that are not measured on its account: a queue that fills,
         for example.
+    is_long : bool
+        It is about what happens in some steps only, such as validation: a turn has as many steps as
+        the time allows.
+    epoch : int
+        Steps of an epoch, whole ones of which a long turn has; 0 for any number.
     """
 
     warmup = 0
+    is_long = False
+    epoch = 0
 
     def apply(self, patches: Patches) -> None:
         """Change objects and calls; `patches` undoes all of it at the end of the turn."""
@@ -62,8 +71,9 @@ class Experiment:
     unequal : str
         Why results may differ although the change is right, as a clause.
     examples : int
-        By how many times a step has more examples than without it. It is timed per example, and
-        never recommended: it trains differently.
+        By how many times a step has more examples than without it. It is timed per example.
+    tradeoff : str
+        What the person gives up by it, as a clause. Such a change is timed, and never recommended.
     edit : callable or None
         Locates the change in the program's source; see `nbprof.capture.experiments.edits`.
     touches : tuple of str
@@ -81,6 +91,7 @@ class Experiment:
     unequal: str = ""
     touches: tuple[str, ...] = ()
     examples: int = 1
+    tradeoff: str = ""
     edit: Find | None = None
 
 

@@ -118,8 +118,14 @@ class Observation:
         The program reads floating-point numbers of a GPU by ``.item()``.
     zeros : bool
         Gradients were set to zero instead of None.
+    callbacks : list
+        Callbacks that the program gave to a loop of Keras.
     epochs : int
         The most epochs of a `fit` of Keras.
+    epoch_steps : int
+        Its steps in an epoch; 0 if they are not known.
+    validates : bool
+        It validates after epochs.
     wrapped_again : set of (str, int)
         Files and lines of the program where a function was wrapped in `jax.jit` once more.
     calls : dict of code to Call
@@ -139,7 +145,10 @@ class Observation:
         self.datasets: list[Any] = []
         self.keras_models: list[Any] = []
         self.py_datasets: list[Any] = []
+        self.callbacks: list[Any] = []
         self.epochs = 1
+        self.epoch_steps = 0
+        self.validates = False
         self.wrapped_again: set[tuple[str, int]] = set()
         self.roots: list[Root] = []
         self.calls: dict[CodeType, Call] = {}
@@ -310,7 +319,7 @@ class Observation:
         batches = sys.modules.get("keras.src.callbacks.callback_list")
         if batches is not None:
             for kind in ("train", "test"):
-                self._hook_logs(batches.CallbackList, f"on_{kind}_batch_end", patches)
+                self._hook_logs(batches.CallbackList, kind, patches)
         for name in ("fit", "evaluate", "predict"):
             self._before(patches, model, name, lambda each: _add(self.keras_models, each))
         trained = model.fit
@@ -319,8 +328,9 @@ class Observation:
         @wraps(trained)
         def fit(*args: Any, **kwargs: Any) -> Any:
             with suppress(TypeError):
-                epochs = parameters.bind(*args, **kwargs).arguments.get("epochs", 1)
-                self.epochs = max(self.epochs, epochs)
+                given = parameters.bind(*args, **kwargs).arguments
+                self.epochs = max(self.epochs, given.get("epochs", 1))
+                self.validates = self.validates or given.get("validation_data") is not None
             return trained(*args, **kwargs)
 
         patches.replace(model, "fit", fit)
@@ -335,11 +345,16 @@ class Observation:
 
             patches.replace(adapter, "__init__", make)
 
-    def _hook_logs(self, owner: Any, name: str, patches: Patches) -> None:
+    def _hook_logs(self, owner: Any, kind: str, patches: Patches) -> None:
+        name = f"on_{kind}_batch_end"
         original = getattr(owner, name)
 
         @wraps(original)
         def method(callbacks: Any, batch: int, logs: Any = None) -> Any:
+            for each in callbacks.callbacks:
+                _add(self.callbacks, each)
+            if kind == "train":
+                self.epoch_steps = callbacks.params.get("steps") or 0
             for key, value in sorted((logs or {}).items()):
                 self._result(key, value)
             return original(callbacks, batch, logs)

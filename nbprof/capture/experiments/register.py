@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from nbprof.capture.experiments import (
     jax_jit,
     jax_waits,
+    keras_callbacks,
     keras_input,
     keras_model,
     tf_data,
@@ -22,6 +23,7 @@ from nbprof.capture.experiments import (
     torch_optimizer,
     torch_settings,
     torch_threads,
+    torch_validation,
     torch_waits,
 )
 from nbprof.capture.experiments.experiment import Experiment
@@ -36,8 +38,10 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     *torch_threads.EXPERIMENTS,
     *torch_waits.EXPERIMENTS,
     *torch_batch.EXPERIMENTS,
+    *torch_validation.EXPERIMENTS,
     *keras_model.EXPERIMENTS,
     *keras_input.EXPERIMENTS,
+    *keras_callbacks.EXPERIMENTS,
     *tf_data.EXPERIMENTS,
     *tf_data_cache.EXPERIMENTS,
     *tf_data_vectorized.EXPERIMENTS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nbprof.capture.experiments.experiment import LARGER, Experiment
+from nbprof.capture.experiments.experiment import LARGER, LARGER_BATCH, Experiment
 from nbprof.capture.experiments.observation import Observation
 from nbprof.capture.experiments.tf_data import Rebuilt
 from nbprof.capture.experiments.tf_data_rest import chain, is_a
@@ -43,5 +43,6 @@ EXPERIMENTS = (
         lambda _: Rebuilt(_larger),
         f"- dataset.batch(size)\n+ dataset.batch({LARGER} * size)",
         examples=LARGER,
+        tradeoff=LARGER_BATCH,
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from nbprof.capture.experiments.experiment import LARGER, Change, Experiment
+from nbprof.capture.experiments.experiment import LARGER, LARGER_BATCH, Change, Experiment
 from nbprof.capture.experiments.observation import Observation
 from nbprof.capture.experiments.torch_loader import Copied
 
@@ -50,5 +50,6 @@ EXPERIMENTS = (
         _larger,
         f"- DataLoader(dataset, batch_size)\n+ DataLoader(dataset, {LARGER} * batch_size)",
         examples=LARGER,
+        tradeoff=LARGER_BATCH,
     ),
 )

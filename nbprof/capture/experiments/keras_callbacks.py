@@ -1,0 +1,134 @@
+"""Experiments without what Keras runs besides the steps of a fit: callbacks and validation."""
+
+from __future__ import annotations
+
+import sys
+from functools import wraps
+from inspect import signature
+from typing import Any
+
+from nbprof.capture.experiments.experiment import Change, Experiment
+from nbprof.capture.experiments.observation import Observation
+from nbprof.capture.patches import Patches
+
+_KEPT = (
+    "EarlyStopping",
+    "History",
+    "LearningRateScheduler",
+    "ProgbarLogger",
+    "ReduceLROnPlateau",
+    "SwapEMAWeights",
+    "TerminateOnNaN",
+)
+"""Callbacks of Keras that decide how a model is trained, or that every fit has."""
+_BATCH_HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
+
+
+def _left_out(callbacks: list[Any]) -> list[Any]:
+    keras = sys.modules["keras"]
+    kept = tuple(getattr(keras.callbacks, name) for name in _KEPT if hasattr(keras.callbacks, name))
+    return [each for each in callbacks if not isinstance(each, kept)]
+
+
+def _has_batch_hook(callback: Any) -> bool:
+    base = sys.modules["keras"].callbacks.Callback
+    return any(getattr(type(callback), name) is not getattr(base, name) for name in _BATCH_HOOKS)
+
+
+class NoCallbacks(Change):
+    """Loops of Keras without the callbacks that do not train.
+
+    Parameters
+    ----------
+    observation : Observation
+    """
+
+    is_long = True
+
+    def __init__(self, observation: Observation) -> None:
+        if observation.epochs > 1:
+            self.epoch = observation.epoch_steps
+
+    def apply(self, patches: Patches) -> None:  # noqa: D102
+        owner = sys.modules["keras.src.callbacks.callback_list"].CallbackList
+        original = owner.__init__
+
+        @wraps(original)
+        def make(self: Any, callbacks: Any = None, *args: Any, **kwargs: Any) -> None:
+            given = sys.modules["keras"].tree.flatten(callbacks) if callbacks else []
+            left_out = _left_out(given)
+            kept = [each for each in given if not any(each is other for other in left_out)]
+            original(self, kept, *args, **kwargs)
+
+        patches.replace(owner, "__init__", make)
+
+
+class NoValidation(Change):
+    """A fit of Keras without validation.
+
+    Parameters
+    ----------
+    observation : Observation
+    """
+
+    is_long = True
+
+    def __init__(self, observation: Observation) -> None:
+        self.epoch = observation.epoch_steps
+
+    def apply(self, patches: Patches) -> None:  # noqa: D102
+        model = sys.modules["keras"].Model
+        original = model.fit
+        parameters = signature(original)
+
+        @wraps(original)
+        def fit(*args: Any, **kwargs: Any) -> Any:
+            given = parameters.bind(*args, **kwargs)
+            given.arguments["validation_data"] = None
+            return original(*given.args, **given.kwargs)
+
+        patches.replace(model, "fit", fit)
+
+
+def _no_callbacks(observation: Observation) -> str:
+    left_out = _left_out(observation.callbacks)
+    if not left_out:
+        return "no callback of the program runs in a loop of Keras"
+    if observation.epochs == 1 and not any(map(_has_batch_hook, left_out)):
+        return "the callbacks run once, after the only epoch"
+    return ""
+
+
+def _no_validation(observation: Observation) -> str:
+    if not observation.validates:
+        return "no fit of Keras has validation_data"
+    if not observation.epoch_steps:
+        return "the number of steps of an epoch is not known"
+    if observation.epochs == 1:
+        return "the fit validates once, after its only epoch"
+    return ""
+
+
+EXPERIMENTS = (
+    Experiment(
+        "keras_no_callbacks",
+        "no callbacks but those that train",
+        "keras",
+        ("between_steps", "python_code", "library_code", "host_waits", "other", "periodic"),
+        _no_callbacks,
+        NoCallbacks,
+        "- model.fit(..., callbacks=callbacks)\n+ model.fit(...)",
+        tradeoff="run them less often, or in another thread, where what they do can wait",
+    ),
+    Experiment(
+        "keras_no_validation",
+        "no validation",
+        "keras",
+        ("between_steps", "periodic"),
+        _no_validation,
+        NoValidation,
+        "- model.fit(..., validation_data=data)\n"
+        "+ model.fit(..., validation_data=data, validation_freq=5)",
+        tradeoff="validate less often, or on fewer examples, if that tells enough",
+    ),
+)
