@@ -377,6 +377,9 @@ class Engine:
             first = self._turn(self._check_plan(), change, observation)
         finally:
             observation.close()
+        gone = sorted(observation.deleted - self._observed[0].deleted)
+        if gone:
+            raise Refused(f"{', '.join(gone[:3])} would hold arrays that are gone")
         if attempt.first is None:
             attempt.first = first
             if not attempt.experiment.tradeoff:

@@ -13,7 +13,9 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
 from nbprof.capture.experiments.code_replaced import calling, copy_of, swap
+from nbprof.capture.experiments.jax_calls import Carried
 from nbprof.capture.patches import Patches
+from nbprof.capture.probe.reads import globals_in
 from nbprof.capture.probe.state import INSTALLED, State, everything
 from nbprof.frameworks.register import JAX, TENSORFLOW, is_imported
 
@@ -126,6 +128,9 @@ class Observation:
         Its steps in an epoch; 0 if they are not known.
     validates : bool
         It validates after epochs.
+    carried : dict of code to set of int
+        Positions of the arguments of functions that `jax.jit` compiled which are what the function
+        returned before.
     wrapped_again : set of (str, int)
         Files and lines of the program where a function was wrapped in `jax.jit` once more.
     calls : dict of code to Call
@@ -133,6 +138,8 @@ class Observation:
     values : list of Value
     namespace : dict
         The variables of the program.
+    deleted : set of str
+        Variables that hold an array of JAX which is gone at the end of the turn.
     names : list of (str, object)
         The variables that hold any of these objects at the end of the turn.
     seen : list
@@ -149,6 +156,7 @@ class Observation:
         self.epochs = 1
         self.epoch_steps = 0
         self.validates = False
+        self.carried: dict[CodeType, set[int]] = {}
         self.wrapped_again: set[tuple[str, int]] = set()
         self.roots: list[Root] = []
         self.calls: dict[CodeType, Call] = {}
@@ -159,6 +167,7 @@ class Observation:
         self.waits: dict[str, set[tuple[str, int]]] = {}
         self.values: list[Value] = []
         self.namespace: dict[str, Any] = {}
+        self.deleted: set[str] = set()
         self.names: list[tuple[str, Any]] = []
         self.seen: list[Any] = []
         self._outputs = self._elements = 0
@@ -378,6 +387,10 @@ class Observation:
             return original(*args, **kwargs)
 
         patches.replace(jax, "jit", jit)
+        carried = Carried()
+        with suppress(AttributeError):  # of a JAX that looks different inside
+            carried.hook(patches)
+            self.carried = carried.arguments
         self._note_call(jax.block_until_ready, lambda: self._waits("jax"), patches)
         array = array_class()
         if array is not None:
@@ -407,6 +420,8 @@ class Observation:
         """Take the results that the program left in its variables and containers."""
         self.namespace = namespace
         self.seen = state.visited()
+        if is_imported(JAX.name):
+            self.deleted = {name for name, value in self._variables() if _is_deleted(value)}
         if not self.values:
             for value in filter(_is_variable, self.seen):
                 self._left("variable", value)
@@ -419,6 +434,21 @@ class Observation:
         for container in self.seen:
             if type(container) in (list, dict):
                 self._left("container", container)
+
+    def _variables(self) -> Iterator[tuple[str, Any]]:
+        """The variables of the program and of its functions, and its containers, with names."""
+        for name in everything(self.namespace):
+            yield name, self.namespace[name]
+        for value in self.seen:
+            if type(value) in (list, dict):
+                yield f"a {type(value).__name__}", value
+            elif isinstance(value, FunctionType):
+                for name in globals_in(value.__code__) & value.__globals__.keys():
+                    yield name, value.__globals__[name]
+                cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
+                for name, cell in cells:
+                    with suppress(ValueError):  # not set yet
+                        yield name, cell.cell_contents
 
     def _left(self, name: str, value: Any) -> None:
         for leaf in _leaves(value, _DEPTH):
@@ -526,6 +556,13 @@ def _is_variable(value: Any) -> bool:
         if isinstance(kind, type) and isinstance(value, kind):
             return True
     return False
+
+
+def _is_deleted(value: Any) -> bool:
+    """Return whether an array of JAX is gone that a variable or a container holds."""
+    kind = array_class()
+    leaves = _leaves(value, _DEPTH)
+    return any(isinstance(leaf, kind) and leaf.is_deleted() for leaf in leaves)
 
 
 def _has_array(value: Any) -> bool:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable
 
 from nbprof.capture.experiments import (
+    jax_donate,
     jax_jit,
     jax_waits,
     keras_callbacks,
@@ -48,6 +49,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     *tf_data_batch.EXPERIMENTS,
     *tf_functions.EXPERIMENTS,
     *jax_jit.EXPERIMENTS,
+    *jax_donate.EXPERIMENTS,
     *jax_waits.EXPERIMENTS,
 )
 
