@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -383,6 +384,38 @@ def test_ranks_are_the_hosts_of_one_run(torch, folder):
         assert info == CaptureInfo.read(the_run(folder), rank)
         assert info.python
     assert not list((folder / "nbprof-results").glob(".job-*"))
+
+
+def test_two_machines_on_one_disk_are_one_run(torch, folder):
+    """Each with a launcher and a name of its own, in a namespace."""
+    named = ("unshare", "--map-root-user", "--uts", "sh", "-c")
+    if subprocess.run([*named, "hostname node"], check=False, capture_output=True).returncode:
+        pytest.skip("this user may not name a machine")
+    write(folder, RANKS)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    launcher = f"-m torch.distributed.run --nnodes 2 --nproc-per-node 2 --master-port {port}"
+    launcher += " --master-addr 127.0.0.1 --rdzv-backend static"
+    script = f'hostname node$1; exec "$0" {launcher} --node-rank $1 -m nbprof run train.py ok'
+    launchers = [
+        subprocess.Popen(
+            [*named, script, sys.executable, str(number)],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "GLOO_SOCKET_IFNAME": "lo"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for number in range(2)
+    ]
+    outputs = [each.communicate(timeout=LIMIT_S)[0] for each in launchers]
+    assert [each.returncode for each in launchers] == [0, 0], outputs
+    # The machine of rank 0 prints the summary.
+    assert ["20 steps on 4 hosts" in output for output in outputs] == [True, False]
+    profile = nbprof.load(folder / "nbprof-results")
+    assert profile.hosts == ["node0_rank0", "node0_rank1", "node1_rank2", "node1_rank3"]
+    assert not len(profile.pods.missing)
 
 
 @pytest.mark.parametrize("how", ["raise", "kill"])
