@@ -7,6 +7,41 @@ import os
 from pathlib import Path
 
 
+class Sampled:
+    """A time that is measured so often that this takes no more than a share of the time of batches.
+
+    Parameters
+    ----------
+    share : float
+    cost_ns : float
+        What it takes to measure it once.
+
+    Attributes
+    ----------
+    count : int
+        How often it was measured.
+    """
+
+    def __init__(self, share: float, cost_ns: float) -> None:
+        self._share, self._cost_ns = share, cost_ns
+        self.count = 0
+        self._ns = self._of = 0
+
+    def is_due(self, busy_ns: int) -> bool:
+        """Return whether it may be measured once more after so much time of batches."""
+        return not self.count or (self.count + 1) * self._cost_ns <= self._share * busy_ns
+
+    def add(self, took_ns: int, of: int) -> None:
+        """It was measured, for so much of what it grows with."""
+        self.count += 1
+        self._ns += took_ns
+        self._of += of
+
+    def total_ns(self, of: int) -> int:
+        """The time for all of that; 0 before it was measured."""
+        return round(self._ns * of / self._of) if self._of else 0
+
+
 class Totals:
     """Sums over the batches of a window."""
 
