@@ -22,8 +22,8 @@ import pytest
 from nbprof.analysis.input import workers as analysis
 from nbprof.analysis.input.loops import loop_waits
 from nbprof.capture import notes
-from nbprof.capture.loader_workers import folder as folders
 from nbprof.capture.loader_workers import batches, reporter, reports
+from nbprof.capture.loader_workers import folder as folders
 from nbprof.capture.pace import Waits
 from nbprof.capture.patches import Patches
 from nbprof.core.worker_times import IN_PROCESS, WorkerTimes, merged, unpacked

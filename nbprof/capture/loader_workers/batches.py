@@ -12,14 +12,21 @@ from typing import Any, Protocol
 from nbprof.capture.loader_workers.chain import Chain
 from nbprof.capture.loader_workers.items import Items
 from nbprof.capture.loader_workers.samples import Samples
-from nbprof.capture.loader_workers.stages import COLLATE, DATASET, Stages, call_ns, cpu_clock_ns, stage_of
+from nbprof.capture.loader_workers.stages import (
+    COLLATE,
+    DATASET,
+    Stages,
+    call_ns,
+    cpu_clock_ns,
+    stage_of,
+)
 from nbprof.capture.loader_workers.totals import Sampled, Totals
 
 MOST_BATCHES = 2_000
 """Batches whose interval is reported."""
 _SHARE, _ITEMS_SHARE, CLOCK_SHARE = 0.003, 0.002, 0.0005
-"""Share of the time of batches that timing all calls may take, that timing items alone may, and that
-measuring a CPU time may: of small items, only some batches are timed inside."""
+"""Shares of the time of batches that it may take to time all calls, to time items alone, and to
+measure a CPU time: of small items, only some batches are timed inside."""
 
 
 class Inside(Protocol):

@@ -85,13 +85,13 @@ class Folder:
 
     def window(self) -> int | None:
         """The window that is open; None once the recording is over."""
-        file = f"{self.path}{os.sep}{_STATE}"
+        file = self.path / _STATE
         try:
-            stat = os.stat(file)
+            stat = file.stat()
             seen = stat.st_ino, stat.st_mtime_ns
             # Workers ask often: the file is read when it was replaced.
             if seen != self._seen:
-                self._window = int(Path(file).read_text(encoding="ascii"))
+                self._window = int(file.read_text(encoding="ascii"))
                 self._seen = seen
         except (OSError, ValueError):
             self._window = self._seen = None
