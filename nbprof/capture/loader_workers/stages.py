@@ -133,7 +133,7 @@ class Stages:
 
 @functools.cache
 def call_ns() -> float:
-    """What it costs to time one call, in ns, as measured here; a process that is forked knows it."""
+    """What it costs to time one call, in ns, as measured here; forked processes know it."""
     stages, times = Stages(), Times(Stage(DATASET, "", "", "", 0))
     return _cost_ns(lambda: stages.run(times, int, (), {}))
 
