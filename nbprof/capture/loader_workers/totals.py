@@ -25,21 +25,23 @@ class Sampled:
     def __init__(self, share: float, cost_ns: float) -> None:
         self._share, self._cost_ns = share, cost_ns
         self.count = 0
-        self._ns = self._of = 0
+        self._ns = self._amount = 0
 
     def is_due(self, busy_ns: int) -> bool:
         """Return whether it may be measured once more after so much time of batches."""
         return not self.count or (self.count + 1) * self._cost_ns <= self._share * busy_ns
 
-    def add(self, took_ns: int, of: int) -> None:
-        """It was measured, for so much of what it grows with."""
+    def add(self, took_ns: int, amount: int) -> None:
+        """It was measured, for this amount of what it grows with."""
         self.count += 1
         self._ns += took_ns
-        self._of += of
+        self._amount += amount
 
-    def total_ns(self, of: int) -> int:
-        """The time for all of that; 0 before it was measured."""
-        return round(self._ns * of / self._of) if self._of else 0
+    def total_ns(self, amount: int) -> int:
+        """The time for this amount, as for what was measured; 0 before anything was."""
+        if not self._amount:
+            return 0
+        return round(self._ns * amount / self._amount)
 
 
 class Totals:
