@@ -1,4 +1,4 @@
-"""Communication through the host (Gloo, MPI), where no device communicates.
+"""Communication on the host (Gloo, MPI) of jobs whose devices do not communicate.
 
 PyTorch runs such a collective on a thread of its own, and the thread of the step waits for it. It
 ends when the last rank has come, so that the ranks that are not slow wait in it. While the thread

@@ -296,7 +296,7 @@ class _Fetches:
 
     @property
     def has_items(self) -> bool:
-        """Whether single items can be timed."""
+        """True if single items can be timed."""
         return self._items_of is not None
 
     def asks(self, indices: Any) -> None:

@@ -133,14 +133,14 @@ class Stages:
 
 @functools.cache
 def call_ns() -> float:
-    """What it costs to time one call, in ns, as measured here; forked processes know it."""
+    """The cost of timing one call, in ns, as measured here; forked processes know it."""
     stages, times = Stages(), Times(Stage(DATASET, "", "", "", 0))
     return _cost_ns(lambda: stages.run(times, int, (), {}))
 
 
 @functools.cache
 def cpu_clock_ns() -> float:
-    """What it costs to measure the CPU time of something, in ns, likewise."""
+    """The cost of measuring the CPU time of something, in ns, likewise."""
     return _cost_ns(lambda: time.thread_time_ns() - time.thread_time_ns())
 
 
