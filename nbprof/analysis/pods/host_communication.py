@@ -1,4 +1,4 @@
-"""Communication on the host (Gloo, MPI) of jobs whose devices do not communicate.
+"""Collectives on the host (Gloo, MPI), and the time in which steps wait for them.
 
 PyTorch runs such a collective on a thread of its own, and the thread of the step waits for it. It
 ends when the last rank has come, so that the ranks that are not slow wait in it. While the thread
