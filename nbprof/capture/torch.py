@@ -173,6 +173,13 @@ class TorchBackend:
             self._history = AllocatorHistory.begin(self._torch, stacks=options.stacks)
         return notes.gpu_not_recorded(lines) or self._devices(self._torch.profiler)
 
+    def forget(self) -> None:
+        """Do not record in this process, which was forked: its ops would cost time and memory."""
+        native = getattr(getattr(self._torch, "_C", None), "_autograd", None)
+        clear = getattr(native, "_clear_callbacks", None)
+        if self._profile is not None and clear is not None:
+            clear()
+
     def _abandon(self) -> None:
         """End a recording that did not begin as it should: it would prevent the next one."""
         profile, self._profile = self._profile, None

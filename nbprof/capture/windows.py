@@ -76,8 +76,8 @@ class Backend(Protocol):
     than the window has an attribute ``since``, a `Since`; one that holds Python calls in memory
     until it is stopped has an attribute ``bytes_per_call``; one that holds events in the memory of
     the process has ``bytes_per_event``, one that records the whole cell in any case
-    ``records_all``, and one that a process which is forked meanwhile cannot use
-    ``is_lost_in_forks``.
+    ``records_all``, one that a process which is forked meanwhile cannot use
+    ``is_lost_in_forks``, and one that would go on in such a process has a method ``forget()``.
     """
 
     @property
@@ -108,6 +108,10 @@ def backend_class(framework: Framework) -> Any:
     """The class that records a framework."""
     module, _, name = framework.recorder.backend.partition(":")
     return getattr(importlib.import_module(module), name)
+
+
+def _nothing() -> None:
+    """In place of a method that a backend does not have."""
 
 
 class Windows:
@@ -565,6 +569,9 @@ class Windows:
         sampler, self._sampler = self._sampler, None
         if sampler is not None:
             sampler.abandon()
+        for backend in getattr(self.backend, "frameworks", [self.backend]):
+            with contextlib.suppress(Exception):
+                getattr(backend, "forget", _nothing)()
 
     def _settle(self, folder: RunFolder, capture: CaptureInfo) -> None:
         if self._group and not capture.window and self.recordings:

@@ -686,3 +686,61 @@ def test_a_single_host_has_nothing_to_be_compared_with():
     tables = pods.tables(pods.simulate(2, 5)[0][:1])
     assert own_time(tables["steps"], tables["pods"], tables["overlap"], tables["each"]) is None
     assert all(not len(frame) for frame in compare(**tables).values())
+
+
+def gloo_ranks(folder, slow, seed=0, *, gloo=True):
+    """Four ranks on the CPU, whose steps end together: a rank that is slow, or None.
+
+    Each computes in an op, does something that is not recorded, and waits for a collective on
+    another thread, which ends when all have come. Times are in µs.
+    """
+    random = np.random.default_rng(seed)
+    files = [Kineto() for _ in range(4)]
+    begin = 1_000.0
+    for number in range(20):
+        ops = random.normal(4_000, 300, 4)
+        rest = np.abs(random.normal(1_000, 200, 4))
+        if slow is not None:
+            rest[slow] += 10_000
+        end = begin + (ops + rest).max() + 500
+        for rank, file in enumerate(files):
+            file.step(number, begin, end - begin)
+            file.op("aten::mm", begin + rest[rank], ops[rank])
+            # It begins while the thread of the step is still in the op.
+            came = begin + rest[rank] + ops[rank]
+            if gloo:
+                file.note("gloo:all_reduce", came - 500, end - came + 500, tid=7)
+        begin = end + 10
+    for rank, file in enumerate(files):
+        (folder / f"rank{rank}.1700000000000.pt.trace.json").write_bytes(file.encode())
+    return load(folder, executor=None)
+
+
+def test_a_slow_rank_among_ranks_of_gloo_is_named(tmp_path):
+    p = gloo_ranks(tmp_path, 2)
+    rows = p.pods.stragglers
+    assert set(rows["by"]) == {"collectives"}
+    assert rows[rows["straggler"]]["rank"].tolist() == [2]
+    late = rows.iloc[0]
+    assert late["slowest_in"] == late["steps"] >= 18
+    assert late["excess_ms"] == pytest.approx(10, abs=0.5)
+    assert late["saved_ms"] == pytest.approx(10, abs=1)
+    # 1 ms is what the others do beside ops; they wait in the rest, which is no cause.
+    assert late["cause"] == "other"
+    assert late["cause_ms"] == pytest.approx(10, abs=0.5)
+    said = str(p.advice.set_index("rule").loc["straggler", "evidence"])
+    assert "wait for **" in said
+    assert late["host"] in said
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_equal_ranks_of_gloo_have_no_straggler(tmp_path, seed):
+    rows = gloo_ranks(tmp_path, None, seed).pods.stragglers
+    assert set(rows["by"]) == {"collectives"}
+    assert not rows["straggler"].any()
+
+
+def test_without_calls_of_gloo_steps_that_end_together_tell_nothing(tmp_path):
+    rows = gloo_ranks(tmp_path, 2, gloo=False).pods.stragglers
+    assert set(rows["by"]) == {"steps"}
+    assert not rows["straggler"].any()

@@ -22,8 +22,8 @@ import pytest
 from nbprof.analysis.input import workers as analysis
 from nbprof.analysis.input.loops import loop_waits
 from nbprof.capture import notes
+from nbprof.capture.loader_workers import batches, reporter, reports
 from nbprof.capture.loader_workers import folder as folders
-from nbprof.capture.loader_workers import reporter, reports
 from nbprof.capture.pace import Waits
 from nbprof.capture.patches import Patches
 from nbprof.core.worker_times import IN_PROCESS, WorkerTimes, merged, unpacked
@@ -104,6 +104,8 @@ class Recorded:
 def recorded(monkeypatch):
     monkeypatch.setattr(reporter, "REPORT_S", 0.02)
     monkeypatch.setattr(reporter, "_REPORT_SHARE", 1.0)
+    # Items of milliseconds are all timed inside, also where timing them is slow.
+    monkeypatch.setattr(batches, "_SHARE", 0.05)
     # On a busy machine answers take their time.
     monkeypatch.setattr(reports, "ANSWER_S", 60.0)
     recording = Recorded()
@@ -839,7 +841,9 @@ def test_workers_that_inherit_nothing(method, tmp_path):
     assert missing == [None, 0, 0, 0]
     assert sum(row.items for row in times.workers) == 24
     crop = next(stage for stage in times.stages if stage.name == "Crop")
-    assert (crop.calls, Path(crop.file).name) == (24, "images.py")
+    # At least the first batch of each worker is timed inside.
+    assert crop.calls in range(8, 25, 4)
+    assert Path(crop.file).name == "images.py"
     assert crop.line == 3 + line_of("class Crop:") - line_of("class Compose:") + 2
 
 

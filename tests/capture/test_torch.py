@@ -16,6 +16,7 @@ import threading
 import time
 import types
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -1084,3 +1085,29 @@ def test_each_op_is_in_the_line_of_the_cell_that_called_it(torch, record, profil
     assert (frame["host_us"] > 0).all()
     # Nothing runs on a device here.
     assert frame["device_us"].isna().all()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the memory of a forked process in /proc")
+def test_ops_of_a_forked_process_are_not_recorded_in_it(torch):
+    """They would take about 1.5 KB each, in the workers of a loader to the end of the recording."""
+
+    def memory():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def grows():
+        before = memory()
+        for _ in range(40_000):
+            torch.full((3,), 1.0)
+        return memory() - before > 20e6
+
+    with nbprof.profile(save=False, steps="all"):
+        torch.full((3,), 1.0)
+        child = os.fork()
+        if not child:
+            status = 2
+            with contextlib.suppress(BaseException):
+                status = int(grows())
+            os._exit(status)
+        status = os.waitpid(child, 0)[1]
+        torch.full((3,), 1.0)
+    assert os.waitstatus_to_exitcode(status) == 0

@@ -74,8 +74,8 @@ def own_time(
     Parameters
     ----------
     steps, pods, overlap, each : DataFrame
-        As `run.steps`, `run.pods`, `p.device_time.overlap` and `p.device_time.each_collective`,
-        each the rows of all hosts.
+        As `run.steps`, `run.pods`, `p.device_time.overlap` (or of `host_communication.by_step`) and
+        `p.device_time.each_collective`, each the rows of all hosts.
     """
     if not len(steps) or not len(pods):
         return None
@@ -91,7 +91,8 @@ def _communicating(
     counted: pd.DataFrame, pods: pd.DataFrame, overlap: pd.DataFrame, each: pd.DataFrame
 ) -> OwnTime | None:
     # A rank that never communicates waits for nobody, and nobody for it.
-    talks = overlap.groupby(["host", "device"])["communication_ms"].transform("max") > 0
+    ranks_of = overlap.groupby(["host", "device"], dropna=False)
+    talks = ranks_of["communication_ms"].transform("max") > 0
     rows = overlap[talks & overlap["step"].notna()]
     # Programs that train and test in turn count each from 0.
     matched = each[(each["match"] >= 0) & each["step"].notna()] if len(each) else each

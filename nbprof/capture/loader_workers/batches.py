@@ -12,14 +12,21 @@ from typing import Any, Protocol
 from nbprof.capture.loader_workers.chain import Chain
 from nbprof.capture.loader_workers.items import Items
 from nbprof.capture.loader_workers.samples import Samples
-from nbprof.capture.loader_workers.stages import CALL_NS, COLLATE, DATASET, Stages, stage_of
-from nbprof.capture.loader_workers.totals import Totals
+from nbprof.capture.loader_workers.stages import (
+    COLLATE,
+    DATASET,
+    Stages,
+    call_ns,
+    cpu_clock_ns,
+    stage_of,
+)
+from nbprof.capture.loader_workers.totals import Sampled, Totals
 
 MOST_BATCHES = 2_000
 """Batches whose interval is reported."""
-_SHARE, _ITEMS_SHARE = 0.004, 0.003
-"""Share of the time of batches that timing all calls may take, and that timing items alone may: of
-small items, only some batches are timed inside."""
+_SHARE, _ITEMS_SHARE, CLOCK_SHARE = 0.003, 0.002, 0.0005
+"""Shares of the time of batches that it may take to time all calls, to time items alone, and to
+measure a CPU time: of small items, only some batches are timed inside."""
 
 
 class Inside(Protocol):
@@ -85,7 +92,8 @@ class BatchTimer:
         self.stages.clear()
         self._items = Items()
         self.totals = Totals()
-        self._items_cost_ns = 0
+        self._items_cost_ns = 0.0
+        self._cpu = Sampled(CLOCK_SHARE, cpu_clock_ns())
         self._batches: list[tuple[int, int, int, int]] = []
         self.samples.clear()
 
@@ -105,6 +113,7 @@ class BatchTimer:
             fetcher = reference()
             if threading.get_ident() != self._thread or not self._counts():
                 return original(fetcher, indices)
+            calls.asks(indices)
             return self.make(calls, original, fetcher, indices)
 
         fetcher.fetch = fetch
@@ -115,22 +124,28 @@ class BatchTimer:
         __tracebackhide__ = True
         self.began()
         timed = self._skip <= 0
-        calls = self.stages.calls()
+        of_cpu = self._cpu.is_due(self.totals.busy_ns)
+        calls = cpu = 0
+        if timed:
+            calls = self.stages.calls()
         parts.install(timed=timed)
-        start_ns, cpu = time.time_ns(), time.thread_time_ns()
-        began = time.perf_counter_ns()
-        self._unfinished = (parts, began) if timed else None
+        if of_cpu:
+            cpu = time.thread_time_ns()
+        start_ns, began = time.time_ns(), time.perf_counter_ns()
+        if timed:
+            self._unfinished = parts, began
         try:
             batch = call(*args)
         finally:
             busy = time.perf_counter_ns() - began
             self._unfinished = None
-            cpu = time.thread_time_ns() - cpu
+            if of_cpu:
+                self._cpu.add(time.thread_time_ns() - cpu, busy)
             parts.remove()
             self.ended()
-        self._count(start_ns, (busy, cpu), parts.count, timed=timed)
+        self._count(start_ns, busy, parts.count, timed=timed)
         if timed:
-            cost = (self.stages.calls() - calls + parts.changes) * CALL_NS
+            cost = (self.stages.calls() - calls + parts.changes) * call_ns()
             self._skip = int(cost / max(_SHARE * busy, 1.0))
         else:
             self._skip -= 1
@@ -146,7 +161,7 @@ class BatchTimer:
         """Return whether timing so many items alone stays within its share of the time of all
         batches: a few slow ones may be in any batch.
         """
-        cost = self._items_cost_ns + (2 * count + 10) * CALL_NS
+        cost = self._items_cost_ns + (count / 2 + 5) * call_ns()
         if cost > _ITEMS_SHARE * self.totals.busy_ns:
             return False
         self._items_cost_ns = cost
@@ -164,9 +179,8 @@ class BatchTimer:
             vars(fetcher).pop("fetch", None)
         self._watched.clear()
 
-    def _count(self, start_ns: int, took: tuple[int, int], items: int, *, timed: bool) -> None:
+    def _count(self, start_ns: int, busy: int, items: int, *, timed: bool) -> None:
         """A batch was made."""
-        busy, cpu = took
         totals = self.totals
         if timed:
             totals.timed_items += items
@@ -174,7 +188,6 @@ class BatchTimer:
         totals.items += items
         totals.batches += 1
         totals.busy_ns += busy
-        totals.cpu_ns += cpu
         self.batch_made = True
         if len(self._batches) < MOST_BATCHES:
             self._batches.append((self.number, start_ns, busy, items))
@@ -182,6 +195,7 @@ class BatchTimer:
     def values(self) -> dict[str, Any]:
         """All that is known, as plain values for JSON."""
         totals = dict(vars(self.totals))
+        totals["cpu_ns"] = self._cpu.total_ns(totals["busy_ns"])
         unfinished = self._unfinished
         if unfinished is not None:
             # The times of stages have calls of the batch that is being made.
@@ -209,13 +223,17 @@ class _InFetcher:
         """Items of the last batch."""
         return self._fetches.count
 
+    def asks(self, indices: Any) -> None:
+        """The next batch is asked for with this."""
+        self._fetches.asks(indices)
+
     def install(self, *, timed: bool) -> None:
         """Time the next batch."""
         if timed:
             self._chain.install()
             self._fetches.install(self._timer.number)
-        elif self._timer.may_time_items(self._fetches.count):
-            self._fetches.install(self._timer.number, items_only=True)
+        elif self._fetches.has_items and self._timer.may_time_items(self._fetches.count):
+            self._fetches.install_items(self._timer.number)
         else:
             self._fetches.install_counter()
 
@@ -233,11 +251,16 @@ class _Fetches:
     ) -> None:
         # The fetcher has this object.
         self._fetcher, self._stages, self._items = weakref.ref(fetcher), stages, items
-        self.count = 0
+        self.count = self.before = 0
+        self._asked: int | None = None
+        """Items that the next batch will have; None if that is unknown."""
         self._batch = -1
-        self._items_only = False
+        self._took: list[tuple[object, int, int]] = []
+        """The items of this batch where only they are timed, as `Items.add_all` takes them."""
         self._collate: Any = None
         self._source: tuple[str, Any, Any] | None = None
+        self._items_of: Any = None
+        self._patched = False
         # A reference cycle would keep the dataset alive.
         itself = weakref.proxy(self)
         iterator = vars(fetcher).get("dataset_iter")
@@ -245,10 +268,14 @@ class _Fetches:
             stage = stages.times(stage_of(DATASET, dataset, "__iter__"))
             if stage is not None:
                 self._source = ("dataset_iter", iterator, _TimedIterator(itself, iterator, stage))
+                self._items_of = _ItemsOfIterator(iterator, self._took)
         else:
             stage = stages.times(stage_of(DATASET, dataset, "__getitems__", "__getitem__"))
             if stage is not None:
-                self._source = ("dataset", dataset, _timed_dataset(itself, dataset, stage))
+                timed_dataset = _timed_dataset(itself, dataset, stage)
+                self._source = ("dataset", dataset, timed_dataset)
+                if type(timed_dataset) is _TimedDataset:
+                    self._items_of = _ItemsOfDataset(dataset, self._took)
         collate = vars(fetcher).get("collate_fn")
         times = None if collate is None else stages.times(_stage_of_collation(collate))
         if times is not None:
@@ -257,35 +284,69 @@ class _Fetches:
                 __tracebackhide__ = True
                 return stages.run(times, collate, (batch,), {})
 
-            self._collate = (collate, timed)
+            by_batch = vars(fetcher).get("auto_collation")
 
-    def install(self, batch: int, *, items_only: bool = False) -> None:
-        """Time the next batch, which has this number, or only its items."""
-        self.count, self._batch, self._items_only = 0, batch, items_only
-        self._put(2, 0 if items_only else 1)
+            def counting(batch: Any) -> Any:
+                __tracebackhide__ = True
+                several = by_batch and isinstance(batch, (list, tuple))
+                itself.count = len(batch) if several else 1
+                return collate(batch)
+
+            self._collate = (collate, timed, counting)
+
+    @property
+    def has_items(self) -> bool:
+        """True if single items can be timed."""
+        return self._items_of is not None
+
+    def asks(self, indices: Any) -> None:
+        """The next batch is asked for with this."""
+        self._asked = None
+        # A sampler may give what only the dataset understands, and an iterable may end.
+        if type(indices) is list and self._source is not None and self._source[0] == "dataset":
+            self._asked = len(indices)
+
+    def install(self, batch: int) -> None:
+        """Time the next batch, which has this number."""
+        self.count, self._batch = 0, batch
+        self._put(2, 1)
+
+    def install_items(self, batch: int) -> None:
+        """Time only the items of the next batch."""
+        self.count, self._batch = 0, batch
+        fetcher = self._fetcher()
+        if fetcher is not None and self._source is not None:
+            setattr(fetcher, self._source[0], self._items_of)
+            self._patched = True
 
     def install_counter(self) -> None:
         """Only count the items of the next batch."""
-        fetcher, collate = self._fetcher(), self._collate
-        if collate is None or fetcher is None:
-            return
-
-        by_batch = fetcher.auto_collation
-
-        def counting(batch: Any) -> Any:
-            __tracebackhide__ = True
-            several = by_batch and isinstance(batch, (list, tuple))
-            self.count = len(batch) if several else 1
-            return collate[0](batch)
-
-        self.count = 0
-        fetcher.collate_fn = counting
+        self.count = self._asked or 0
+        fetcher = self._fetcher()
+        if self._asked is None and self._collate is not None and fetcher is not None:
+            fetcher.collate_fn = self._collate[2]
+            self._patched = True
 
     def remove(self) -> None:
-        """Leave the fetcher as it was."""
-        self._put(1, 0)
+        """Leave the fetcher as it was, and take in its items."""
+        if self._patched:
+            self._put(1, 0)
+            self._patched = False
+        if self._took:
+            self._take_in()
+        self.before += self.count
+
+    def _take_in(self) -> None:
+        """Of a batch whose items alone were timed."""
+        took = self._took
+        if type(self._items_of) is _ItemsOfIterator:
+            took = [(self.before + index, began, ns) for index, (_, began, ns) in enumerate(took)]
+        self.count = len(took)
+        self._items().add_all(took, self._batch)
+        self._took.clear()
 
     def _put(self, source: int, collate: int) -> None:
+        self._patched = True
         fetcher = self._fetcher()
         if fetcher is not None and self._source is not None:
             setattr(fetcher, self._source[0], self._source[source])
@@ -295,16 +356,10 @@ class _Fetches:
     def item(self, stage: Any, call: Any, args: tuple[Any, ...], label: object) -> Any:
         """One item."""
         __tracebackhide__ = True
-        if self._items_only:
-            began = time.perf_counter_ns()
-            value = call(*args)
-            took = time.perf_counter_ns() - began
-        else:
-            before = stage.total_ns
-            value = self._stages.run(stage, call, args, {})
-            took = stage.total_ns - before
+        before = stage.total_ns
+        value = self._stages.run(stage, call, args, {})
         self.count += 1
-        self._items().add(label, took, self._batch)
+        self._items().add(label, stage.total_ns - before, self._batch)
         return value
 
     def several(self, stage: Any, call: Any, indices: Any) -> Any:
@@ -312,10 +367,7 @@ class _Fetches:
         __tracebackhide__ = True
         # A sampler may give what only the dataset understands.
         count = len(indices) if hasattr(indices, "__len__") else 1
-        if self._items_only:
-            value = call(indices)
-        else:
-            value = self._stages.run(stage, call, (indices,), {}, calls=count)
+        value = self._stages.run(stage, call, (indices,), {}, calls=count)
         self.count += count
         return value
 
@@ -325,15 +377,45 @@ class _TimedIterator:
 
     def __init__(self, fetches: _Fetches, iterator: Any, stage: Any) -> None:
         self._fetches, self._iterator, self._stage = fetches, iterator, stage
-        self._count = 0
 
     def __iter__(self) -> _TimedIterator:
         return self
 
     def __next__(self) -> Any:
         __tracebackhide__ = True
-        label, self._count = self._count, self._count + 1
+        label = self._fetches.before + self._fetches.count
         return self._fetches.item(self._stage, next, (self._iterator,), label)
+
+
+class _ItemsOfIterator:
+    """In place of the iterator of an iterable dataset whose items alone are timed."""
+
+    def __init__(self, iterator: Any, took: list[tuple[object, int, int]]) -> None:
+        self._iterator, self._took = iterator, took
+
+    def __iter__(self) -> _ItemsOfIterator:
+        return self
+
+    def __next__(self) -> Any:
+        __tracebackhide__ = True
+        began = time.perf_counter_ns()
+        value = next(self._iterator)
+        self._took.append((len(self._took), began, time.perf_counter_ns() - began))
+        return value
+
+
+class _ItemsOfDataset:
+    """In place of a dataset whose items alone are timed."""
+
+    def __init__(self, dataset: Any, took: list[tuple[object, int, int]]) -> None:
+        self._dataset, self._took = dataset, took
+
+    def __getitem__(self, index: Any) -> Any:
+        __tracebackhide__ = True
+        began = time.perf_counter_ns()
+        value = self._dataset[index]
+        self._took.append((index, began, time.perf_counter_ns() - began))
+        return value
 
 
 class _TimedDataset:

@@ -45,6 +45,9 @@ class Folder:
         self.path = Path(path)
         self._owner: int | None = None
         self._reports = False
+        self._window: int | None = None
+        self._seen: tuple[int, int] | None = None
+        """The state of the file when the number of the window was read."""
 
     @classmethod
     def new(cls) -> Folder:
@@ -82,11 +85,17 @@ class Folder:
 
     def window(self) -> int | None:
         """The window that is open; None once the recording is over."""
+        file = self.path / _STATE
         try:
-            text = (self.path / _STATE).read_text(encoding="ascii")
-            return int(text)
+            stat = file.stat()
+            seen = stat.st_ino, stat.st_mtime_ns
+            # Workers ask often: the file is read when it was replaced.
+            if seen != self._seen:
+                self._window = int(file.read_text(encoding="ascii"))
+                self._seen = seen
         except (OSError, ValueError):
-            return None
+            self._window = self._seen = None
+        return self._window
 
     def ask(self) -> int | None:
         """Ask all workers for a report now; returns what these state as `asked`."""

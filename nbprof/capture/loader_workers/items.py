@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from nbprof.core.worker_histogram import bucket_of
@@ -24,14 +25,22 @@ class Items:
         self._count = 0
 
     def add(self, label: object, took_ns: int, batch: int) -> None:
-        """An item took so long; `label` is its index, `batch` the number of its batch."""
-        self._count += 1
-        bucket = bucket_of(took_ns)
-        self._histogram[bucket] = self._histogram.get(bucket, 0) + 1
-        slow = self._slow
-        if len(slow) < MOST_SLOW or took_ns > slow[0][0]:
-            start_ns = time.time_ns() - took_ns
-            item = (took_ns, self._count, _text(label), batch, start_ns)
+        """An item took so long until now; `label` is its index, `batch` the number of its batch."""
+        self.add_all([(label, time.perf_counter_ns() - took_ns, took_ns)], batch)
+
+    def add_all(self, items: Iterable[tuple[object, int, int]], batch: int) -> None:
+        """Of several items of one batch: the index, when it began by `perf_counter_ns`, and how
+        long it took.
+        """
+        since_1970 = time.time_ns() - time.perf_counter_ns()
+        histogram, slow = self._histogram, self._slow
+        for label, began_ns, took_ns in items:
+            self._count += 1
+            bucket = bucket_of(took_ns)
+            histogram[bucket] = histogram.get(bucket, 0) + 1
+            if len(slow) >= MOST_SLOW and took_ns <= slow[0][0]:
+                continue
+            item = (took_ns, self._count, _text(label), batch, since_1970 + began_ns)
             if len(slow) < MOST_SLOW:
                 heapq.heappush(slow, item)
             else:

@@ -215,7 +215,7 @@ class PoolWorker(Recorder):
                 return self.timer.make(batch, batch.run, original, uid, index)
             finally:
                 self._ended_ns = time.perf_counter_ns()
-                self._pickled_ns = self.timer.totals.pickle_ns
+                self._pickled_ns = self.pickle_ns
 
         module.get_index = get_index
         self.undo.append(lambda: setattr(module, "get_index", original))
@@ -243,4 +243,4 @@ class PoolWorker(Recorder):
         totals = self.timer.totals
         if self._ended_ns and totals.batches:
             waited = time.perf_counter_ns() - self._ended_ns
-            totals.waiting_ns += max(waited - (totals.pickle_ns - self._pickled_ns), 0)
+            totals.waiting_ns += max(waited - (self.pickle_ns - self._pickled_ns), 0)

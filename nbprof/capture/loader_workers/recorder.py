@@ -10,10 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nbprof.capture.loader_workers.batches import BatchTimer
+from nbprof.capture.loader_workers.batches import CLOCK_SHARE, BatchTimer
 from nbprof.capture.loader_workers.folder import PAUSED, Folder
 from nbprof.capture.loader_workers.reporter import Reporter
-from nbprof.capture.loader_workers.totals import resident_bytes
+from nbprof.capture.loader_workers.stages import cpu_clock_ns
+from nbprof.capture.loader_workers.totals import Sampled, resident_bytes
 
 
 class Recorder:
@@ -41,6 +42,7 @@ class Recorder:
         self._open: int | None = self._window
         """The window that is open, as the reporter saw it last."""
         self.timer = BatchTimer(self.follow, samples=samples)
+        self._pickling = Sampled(CLOCK_SHARE, cpu_clock_ns())
         self._delay_before = _delayed_ns()
         self.undo: list[Callable[[], object]] = []
         """What the end of the recording calls, last first."""
@@ -101,6 +103,7 @@ class Recorder:
                 self._leave()
             elif self._window != PAUSED:
                 self.timer.clear()
+                self._pickling = Sampled(CLOCK_SHARE, cpu_clock_ns())
                 self._delay_before = _delayed_ns()
         return self.counts
 
@@ -114,7 +117,7 @@ class Recorder:
         """Time what is pickled for queues on the thread on which `sends` is true."""
         queues: Any = multiprocessing.queues
         original = queues._ForkingPickler
-        timed = _TimedPickler(original, sends, self._pickled)
+        timed = _TimedPickler(original, sends, self._may_time_pickle, self._pickled)
         queues._ForkingPickler = timed
 
         def restore() -> None:
@@ -123,11 +126,20 @@ class Recorder:
 
         self.undo.append(restore)
 
-    def _pickled(self, took_ns: int, size: int) -> None:
-        """On the thread that sends the batches."""
+    @property
+    def pickle_ns(self) -> int:
+        """Time in pickling so far; an estimate where only some messages were timed."""
+        return self._pickling.total_ns(self.timer.totals.pickled_bytes)
+
+    def _may_time_pickle(self) -> bool:
+        return self._pickling.is_due(self.timer.totals.busy_ns)
+
+    def _pickled(self, took_ns: int | None, size: int) -> None:
+        """On the thread that sends the batches; the time is None where it was not measured."""
         if self.counts:
-            self.timer.totals.pickle_ns += took_ns
             self.timer.totals.pickled_bytes += size
+            if took_ns is not None:
+                self._pickling.add(took_ns, size)
 
     def report(self, *, ended: bool = False, closed: bool = False) -> None:
         """Write all that is known. Never raises."""
@@ -139,6 +151,7 @@ class Recorder:
         with contextlib.suppress(Exception):
             totals = self.timer.totals
             totals.memory_bytes = max(totals.memory_bytes, resident_bytes())
+            totals.pickle_ns = self.pickle_ns
             totals.delayed_ns = max(_delayed_ns() - self._delay_before, 0)
             values = {
                 "began_ns": self._began_ns,
@@ -163,9 +176,14 @@ class _TimedPickler:
     """In place of the pickler of queues in this process; times what one thread sends."""
 
     def __init__(
-        self, original: Any, sends: Callable[[], bool], pickled: Callable[[int, int], None]
+        self,
+        original: Any,
+        sends: Callable[[], bool],
+        may_time: Callable[[], bool],
+        pickled: Callable[[int | None, int], None],
     ) -> None:
-        self._original, self._sends, self._pickled = original, sends, pickled
+        self._original, self._sends = original, sends
+        self._may_time, self._pickled = may_time, pickled
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._original, name)
@@ -173,10 +191,15 @@ class _TimedPickler:
     def dumps(self, message: Any, *args: Any, **kwargs: Any) -> Any:
         if not self._sends():
             return self._original.dumps(message, *args, **kwargs)
-        began = time.thread_time_ns()
-        data = self._original.dumps(message, *args, **kwargs)
+        if not self._may_time():
+            data = self._original.dumps(message, *args, **kwargs)
+            took = None
+        else:
+            began = time.thread_time_ns()
+            data = self._original.dumps(message, *args, **kwargs)
+            took = time.thread_time_ns() - began
         with contextlib.suppress(Exception):
-            self._pickled(time.thread_time_ns() - began, len(data))
+            self._pickled(took, len(data))
         return data
 
 

@@ -8,12 +8,14 @@ import threading
 import time
 from collections.abc import Callable
 
-from nbprof.core.sample_limits import FIRST_S, INTERVAL_S, LONGEST_S, SHARE
+from nbprof.core.sample_limits import FIRST_S, INTERVAL_S, LONGEST_S
 
 REPORT_S = 1.0
 """Least time between reports."""
 _REPORT_SHARE = 0.002
 """Share of the time that reports may take."""
+_SHARE = 0.002
+"""Share of a core that the thread may use."""
 
 
 class Reporter:
@@ -29,18 +31,21 @@ class Reporter:
 
     def __init__(self, look: Callable[[], bool], report: Callable[[], None]) -> None:
         self._look, self._report = look, report
-        self._ended = threading.Event()
+        # A lock is cheaper to wait for than an event.
+        self._ended = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Begin."""
+        self._ended.acquire()
         self._thread = threading.Thread(target=self._run, name="nbprof-loader", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """End the thread."""
-        self._ended.set()
         thread, self._thread = self._thread, None
+        if thread is not None:
+            self._ended.release()
         # A thread that a library holds up must not hold up the worker.
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout=1.0)
@@ -53,7 +58,7 @@ class Reporter:
     def _loop(self) -> None:
         began = time.perf_counter()
         next_report, pause = began + REPORT_S, INTERVAL_S
-        while not self._ended.wait(pause):
+        while not self._ended.acquire(timeout=pause):
             if not self._look():
                 return
             now = time.perf_counter()
@@ -61,5 +66,5 @@ class Reporter:
                 self._report()
                 took = time.perf_counter() - now
                 next_report = now + max(REPORT_S, took / _REPORT_SHARE)
-            due = max(time.thread_time() - FIRST_S, 0.0) / SHARE - (now - began)
+            due = max(time.thread_time() - FIRST_S, 0.0) / _SHARE - (now - began)
             pause = max(min(due, LONGEST_S), INTERVAL_S)

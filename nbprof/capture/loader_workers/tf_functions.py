@@ -19,11 +19,11 @@ from nbprof.capture.loader_workers.entry import PY_DATASETS
 from nbprof.capture.loader_workers.reporter import Reporter
 from nbprof.capture.loader_workers.samples import Samples
 from nbprof.capture.loader_workers.stages import (
-    CALL_NS,
     FUNCTION,
     GENERATOR,
     Stage,
     Stages,
+    call_ns,
     stage_at,
     stage_of,
 )
@@ -172,7 +172,7 @@ class _Thread:
             return self.stages.run(times, call, args, kwargs)
         finally:
             took = times.total_ns - before
-            self._skip[stage] = int(_CALLS * CALL_NS / max(_SHARE * took, 1.0))
+            self._skip[stage] = int(_CALLS * call_ns() / max(_SHARE * took, 1.0))
 
     def clear(self) -> None:
         """Forget all calls so far."""

@@ -7,6 +7,43 @@ import os
 from pathlib import Path
 
 
+class Sampled:
+    """A time that is measured so often that this takes no more than a share of the time of batches.
+
+    Parameters
+    ----------
+    share : float
+    cost_ns : float
+        What it takes to measure it once.
+
+    Attributes
+    ----------
+    count : int
+        How often it was measured.
+    """
+
+    def __init__(self, share: float, cost_ns: float) -> None:
+        self._share, self._cost_ns = share, cost_ns
+        self.count = 0
+        self._ns = self._amount = 0
+
+    def is_due(self, busy_ns: int) -> bool:
+        """Return whether it may be measured once more after so much time of batches."""
+        return not self.count or (self.count + 1) * self._cost_ns <= self._share * busy_ns
+
+    def add(self, took_ns: int, amount: int) -> None:
+        """It was measured, for this amount of what it grows with."""
+        self.count += 1
+        self._ns += took_ns
+        self._amount += amount
+
+    def total_ns(self, amount: int) -> int:
+        """The time for this amount, as for what was measured; 0 before anything was."""
+        if not self._amount:
+            return 0
+        return round(self._ns * amount / self._amount)
+
+
 class Totals:
     """Sums over the batches of a window."""
 

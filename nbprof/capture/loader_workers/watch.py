@@ -16,6 +16,7 @@ from nbprof.capture.loader_workers import entry
 from nbprof.capture.loader_workers.folder import PAUSED, Folder, remove_leftovers
 from nbprof.capture.loader_workers.loop import Loop
 from nbprof.capture.loader_workers.reports import Reports
+from nbprof.capture.loader_workers.stages import call_ns, cpu_clock_ns
 from nbprof.capture.patches import Patches
 from nbprof.core import worker_times
 
@@ -92,6 +93,9 @@ class WorkerWatch:
         importlib.import_module("nbprof.capture.loader_workers.loader_worker")
         from nbprof.capture.loader_workers.in_process import InProcess
 
+        # Workers that are forked know these.
+        call_ns()
+        cpu_clock_ns()
         self._in_process = InProcess(
             lambda: self._window != PAUSED, self._number.get, samples=self.samples
         )

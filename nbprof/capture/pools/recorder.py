@@ -15,7 +15,7 @@ from nbprof.capture.loader_workers.folder import Folder
 from nbprof.capture.loader_workers.items import Items
 from nbprof.capture.loader_workers.reporter import Reporter
 from nbprof.capture.loader_workers.samples import Samples
-from nbprof.capture.loader_workers.stages import CALL_NS, MOST_STAGES, Stage, Stages
+from nbprof.capture.loader_workers.stages import MOST_STAGES, Stage, Stages, call_ns
 from nbprof.capture.loader_workers.totals import Totals, resident_bytes
 from nbprof.capture.pools.calls import MOST_WRAPPED, calls_of, stage_of_task
 
@@ -132,7 +132,7 @@ class Recorder:
             timed = min(count, MOST_WRAPPED)
             totals.timed_items += timed
             totals.timed_busy_ns += busy
-            skip = int(timed * CALL_NS / max(_SHARE * busy, 1.0))
+            skip = int(timed * call_ns() / max(_SHARE * busy, 1.0))
             if stage is not None and count > 1 and len(self._skips) < MOST_STAGES:
                 self._skips[stage] = skip
         elif stage in self._skips:

@@ -10,7 +10,7 @@ from nbprof.analysis.device_time import device_time as times
 from nbprof.analysis.device_time import idle as device_time_idle
 from nbprof.analysis.device_time import series as device_time_series
 from nbprof.analysis.device_time.series import Floats
-from nbprof.analysis.pods import clocks, memory, sums
+from nbprof.analysis.pods import clocks, host_communication, memory, sums
 from nbprof.analysis.pods.compare import compare, nothing
 from nbprof.analysis.steps import pods, steps
 from nbprof.core import trim
@@ -198,6 +198,11 @@ class PodFrames(Group["HostFrames"]):
         """Time of each host in calls that allocate and free device memory, by step."""
         return memory.calls(self.run.activity, self.run.steps)
 
+    @frame(combine=below("start_ms"))
+    def host_communication(self) -> pd.DataFrame:
+        """Time of each step in collectives that run on the host, as Gloo's do."""
+        return host_communication.by_step(self.run.trace, self.run.activity, self.run.steps)
+
     @frame
     def ahead_ms(self) -> dict[str, float]:
         """How far the clock of each host is ahead of that of the first, by their collectives.
@@ -217,11 +222,14 @@ class PodFrames(Group["HostFrames"]):
         run = self.run
         if len(run.hosts) < 2 and len(run.devices) < 2:
             return nothing()
-        overlap = run.device_time.overlap
+        overlap, all_steps = run.device_time.overlap, run.steps
+        if not len(overlap) and len(self.host_communication):
+            overlap = self.host_communication
+            all_steps = host_communication.without_waiting(all_steps, overlap)
         calls = run.device_time.each_collective()
         frames = compare(
             run.hosts,
-            run.steps,
+            all_steps,
             run.pods,
             overlap,
             calls,
