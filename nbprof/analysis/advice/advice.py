@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.analysis.advice import (
+    buffers,
     code,
     device,
     hlo,
@@ -59,6 +60,7 @@ TOPICS = (
     device,
     several,
     over_steps,
+    buffers,
     host_buffer,
     versions,
 )

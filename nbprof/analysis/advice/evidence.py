@@ -27,6 +27,7 @@ from nbprof.analysis.advice.unrolled import Unrolled
 from nbprof.analysis.cpu import NO_PRODUCTS, Products
 from nbprof.analysis.memory import viewer as memory_viewer
 from nbprof.analysis.memory.growth import Growth
+from nbprof.analysis.memory.host import HostGrowth
 from nbprof.analysis.memory.memory import leading
 from nbprof.analysis.memory.modules import Named
 from nbprof.analysis.pods.own_time import COLLECTIVES
@@ -324,6 +325,10 @@ class Evidence:
     """Memory of a device, the smallest if they differ."""
     growth: Piece[Growth | None] = Piece(None, None)
     """Memory that grows from step to step."""
+    host_growth: Piece[HostGrowth | None] = Piece(None, None)
+    """Host memory that the recorded process keeps of each step without a profiler."""
+    host_peak_bytes: Piece[int | None] = Piece(None, None)
+    """The most resident memory of the recorded process."""
 
     # Steps
 

@@ -32,6 +32,7 @@ import pandas as pd
 from nbprof.activity.activity import Activity
 from nbprof.analysis.advice import tf_data as tf_data_advice
 from nbprof.analysis.advice.tf_data import SLOW_CALL_US
+from nbprof.analysis.input import buffers
 from nbprof.core import nesting
 from nbprof.core.intervals import union_by_group
 from nbprof.core.runs import expand, run_starts
@@ -47,6 +48,7 @@ SLOWEST = 10
 PIPELINES = schema.names("tf_data.pipelines")
 NODES = schema.names("tf_data.nodes")
 CALLS = schema.names("tf_data.calls")
+_BUFFERED = ("buffered_elements", "buffered_bytes")
 
 Flags = npt.NDArray[np.bool_]
 
@@ -225,7 +227,11 @@ def _frame(graphs: list[dict[str, Any]]) -> pd.DataFrame:
     columns = {
         name: list(chain.from_iterable(graph[name] for graph in graphs)) for name in graphs[0]
     }
-    return pd.DataFrame({**columns, "parent": pd.Series(columns["parent"], dtype=object)})
+    typed = {
+        "parent": pd.Series(columns["parent"], dtype=object),
+        **{name: pd.array(columns[name], dtype="Int64") for name in _BUFFERED},
+    }
+    return pd.DataFrame({**columns, **typed})
 
 
 class _Graphs:
@@ -266,6 +272,7 @@ class _Graphs:
         )
         critical = _path(bottleneck, parent) | _heavier(bottleneck, time, parent)
         name, ident = self._name[node].tolist(), self._ident[node].tolist()
+        held = buffers.buffered(ident, name, self._params)
         return {
             "iterator": [n.rpartition("::")[2] for n in name],
             "long_name": name,
@@ -284,6 +291,8 @@ class _Graphs:
             ],
             "id": [str(i) for i in ident],
             "blocking": blocking.tolist(),
+            "buffered_elements": [each.elements for each in held],
+            "buffered_bytes": [each.bytes for each in held],
         }
 
 

@@ -19,6 +19,7 @@ from nbprof.analysis.advice import tf_data as advice_tf_data
 from nbprof.analysis.advice import versions as advice_versions
 from nbprof.analysis.input import input_pipeline
 from nbprof.analysis.memory import growth
+from nbprof.analysis.memory.host import ITSELF
 from nbprof.analysis.ops import torch_runtime
 from nbprof.analysis.steps import periodic, steps
 from nbprof.analysis.verdict import Breakdown, is_unrecorded
@@ -167,6 +168,10 @@ class AdviceFrames(OverviewFrames, HostFrames):
                 lambda _: None,
             ),
             growth=guarded("The search for memory that grows", self._growth, lambda _: None),
+            host_growth=guarded(
+                "The search for host memory that grows", lambda: self.host_growth, lambda _: None
+            ),
+            host_peak_bytes=guarded("The host memory", self._host_peak_bytes, lambda _: None),
             not_launched_ms=lambda: self.device_time.not_launched_ms(),
             slowdown=self.bare_steps.most_slowdown,
             bare=self.bare_parts,
@@ -255,6 +260,12 @@ class AdviceFrames(OverviewFrames, HostFrames):
         if self.works_later:
             return None, 0.0
         return self.step_times, self.device_ms
+
+    def _host_peak_bytes(self) -> int | None:
+        """The most resident memory of the recorded process."""
+        processes = self.host_processes
+        own = processes["peak_bytes"][processes["name"] == ITSELF]
+        return int(own.iloc[0]) if len(own) else None
 
     def _growth(self) -> growth.Growth | None:
         memory = growth.find(self.steps, self.memory_timeline, self.hosts)
