@@ -42,7 +42,7 @@ class HostMemoryRecorder:
     workers : callable
         Returns the processes that load batches for this one.
     period_s : float
-    most : int, optional
+    limit : int, optional
         Rows that are stored at most.
     """
 
@@ -51,10 +51,10 @@ class HostMemoryRecorder:
         since_ns: int,
         workers: Callable[[], Collection[int]] = tuple,
         period_s: float = PERIOD_S,
-        most: int | None = None,
+        limit: int | None = None,
     ) -> None:
         self._since_ns, self._workers, self._period_s = since_ns, workers, period_s
-        self._most = most
+        self._limit_asked = limit
         self._numbers = [os.getpid()]
         self._names = [""]
         self._children: list[int] = []
@@ -131,8 +131,8 @@ class HostMemoryRecorder:
 
     def _limit(self) -> int:
         """Rows that are stored: with as many again the next sample still fits."""
-        if self._most is not None:
-            return self._most
+        if self._limit_asked is not None:
+            return self._limit_asked
         from nbprof.core.host_memory import MOST
 
         return MOST - _MOST_CHILDREN - 1
@@ -208,9 +208,9 @@ class _Rows:
         for column, value in zip(self.columns, values, strict=True):
             column.append(value)
 
-    def thin(self, most: int) -> None:
+    def thin(self, limit: int) -> None:
         """Keep the first, the last, and of each group of moments the one with most resident, so
-        that there are no more than `most` rows.
+        that there are no more than `limit` rows.
         """
         times, residents = self.columns[0], self.columns[2]
         total: dict[int, int] = {}
@@ -218,14 +218,15 @@ class _Rows:
             total[time_ns] = total.get(time_ns, 0) + resident
         moments = list(total)
         # The rows of moments differ: with every other one there may still be too many.
-        size = 2 * -(-len(self) // (2 * most))
-        kept = {moments[0], moments[-1]}
+        size = 2 * -(-len(self) // (2 * limit))
+        selected = {moments[0], moments[-1]}
         for first in range(1, len(moments) - 1, size):
-            kept.add(
+            selected.add(
                 max(moments[first : min(first + size, len(moments) - 1)], key=total.__getitem__)
             )
-        rows = [row for row, time_ns in enumerate(times) if time_ns in kept]
-        self.columns = [array("q", (column[row] for row in rows)) for column in self.columns]
+        rows = [row for row, time_ns in enumerate(times) if time_ns in selected]
+        for index, column in enumerate(self.columns):
+            self.columns[index] = array("q", map(column.__getitem__, rows))
 
 
 def _resident(number: int, *, is_self: bool) -> tuple[int, int]:

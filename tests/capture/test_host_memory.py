@@ -108,7 +108,7 @@ def test_many_samples_are_thinned_and_the_highest_stay():
 
 
 def test_a_long_cell_stores_no_more_than_it_may():
-    recorder = HostMemoryRecorder(time.perf_counter_ns(), most=50)
+    recorder = HostMemoryRecorder(time.perf_counter_ns(), limit=50)
     for _ in range(400):
         recorder._sample()
     assert len(recorder._rows) <= 50

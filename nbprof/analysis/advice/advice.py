@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 
 from nbprof.analysis.advice import (
-    buffers,
     code,
     device,
     hlo,
@@ -60,7 +59,6 @@ TOPICS = (
     device,
     several,
     over_steps,
-    buffers,
     host_buffer,
     versions,
 )

@@ -7,8 +7,8 @@ import re
 import pandas as pd
 
 from nbprof.analysis.advice import tf_data
-from nbprof.analysis.advice.facts import INPUT, AdviceRule, Facts
-from nbprof.analysis.rule import GPU_GUIDE_CHOICE, TENSORFLOW, Found, Rule, Shown, Threshold
+from nbprof.analysis.advice.facts import Facts
+from nbprof.analysis.rule import Found, Threshold
 from nbprof.display import wording
 
 _MIB = 2**20
@@ -26,15 +26,26 @@ _CALLS = {
     "ParallelBatch": "batch",
 }
 """What people write for an iterator."""
+_AUTO = "num_parallel_calls=tf.data.AUTOTUNE"
+_FEWER = {
+    "interleave": (
+        f"-ds = files.interleave(read, {_AUTO})\n"
+        "+ds = files.interleave(read, cycle_length=2, num_parallel_calls=2)"
+    ),
+    "map": f"-ds = ds.map(fn, {_AUTO})\n+ds = ds.map(fn, num_parallel_calls=2)",
+    "batch": f"-ds = ds.batch(n, {_AUTO})\n+ds = ds.batch(n, num_parallel_calls=2)",
+}
+"""Code with fewer elements at a time, by what people write."""
 
 
-def _large_buffer(facts: Facts, limit: Threshold) -> Found | None:
+def large_buffer(facts: Facts, limit: Threshold) -> Found | None:
+    """The finding on the largest buffer, if it is proven to take much memory."""
     resident, nodes = facts.evidence.host_peak_bytes, facts.nodes
     if not resident or "buffered_bytes" not in nodes or nodes["buffered_bytes"].isna().all():
         return None
     largest = nodes.loc[nodes["buffered_bytes"].idxmax()]
     held = int(largest["buffered_bytes"])
-    # What is more than the process has cannot be right.
+    # No buffer takes more than its process.
     if held < limit["least_mib"] * _MIB or not limit["share"] * resident <= held <= resident:
         return None
     kind = tf_data.base(str(largest["long_name"]))
@@ -60,9 +71,9 @@ def _large_buffer(facts: Facts, limit: Threshold) -> Found | None:
 
 def _is_mapped(node: pd.Series, nodes: pd.DataFrame) -> bool:
     """True if a map makes the elements that an iterator holds."""
-    own = str(node["long_name"])
+    name = str(node["long_name"])
     below = nodes["long_name"][nodes["pipeline"] == node["pipeline"]]
-    inputs = (name[len(own) :] for name in below if str(name).startswith(own))
+    inputs = (path[len(name) :] for path in below if str(path).startswith(name))
     return any(map(_MAPPED.search, inputs))
 
 
@@ -98,31 +109,4 @@ def _fix(kind: str, elements: int, *, mapped: bool) -> str:
         return '-ds = ds.cache()\n+ds = ds.cache("cache")'
     if kind == "Prefetch":
         return f"-ds = ds.prefetch({elements})\n+ds = ds.prefetch({min(fewer, 2)})"
-    return ""
-
-
-RULES: tuple[AdviceRule, ...] = (
-    Rule(
-        "large_buffer",
-        _large_buffer,
-        threshold=Threshold(
-            (
-                "≥ {least_mib:g} MiB and ≥ {share:percent} of the most resident memory of the"
-                " process (high from {high:percent})"
-            ),
-            least_mib=256,
-            share=0.25,
-            high=0.5,
-        ),
-        source=GPU_GUIDE_CHOICE,
-        target=INPUT,
-        applies=TENSORFLOW,
-        looks_at=(
-            "Elements in the buffers of shuffle, prefetch, cache, interleave and map, as TensorFlow"
-            " states them, by the shapes and types of one"
-        ),
-        refuted_by="the process takes as much memory without the buffer",
-        gain_is="",
-        done=Shown("The buffer holds less"),
-    ),
-)
+    return _FEWER[_CALLS[kind]]

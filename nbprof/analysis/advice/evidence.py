@@ -27,7 +27,6 @@ from nbprof.analysis.advice.unrolled import Unrolled
 from nbprof.analysis.cpu import NO_PRODUCTS, Products
 from nbprof.analysis.memory import viewer as memory_viewer
 from nbprof.analysis.memory.growth import Growth
-from nbprof.analysis.memory.host import HostGrowth
 from nbprof.analysis.memory.memory import leading
 from nbprof.analysis.memory.modules import Named
 from nbprof.analysis.pods.own_time import COLLECTIVES
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from nbprof.analysis.compiles.again import Again
     from nbprof.analysis.cpu import CpuSplit
     from nbprof.analysis.input.loops import LoopWaits
+    from nbprof.analysis.memory.host import HostGrowth
     from nbprof.analysis.pools import PoolWait
     from nbprof.analysis.python import PythonUse
     from nbprof.analysis.result_waits import ResultWaits

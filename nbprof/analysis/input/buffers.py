@@ -1,4 +1,4 @@
-"""What the buffers of tf.data iterators hold, by the number of elements that TensorFlow states and
+"""Memory in the buffers of tf.data iterators, by the number of elements that TensorFlow states and
 the shapes and types of one.
 """
 
@@ -66,20 +66,20 @@ def buffered(
     params: Mapping[int, Mapping[str, object]],
 ) -> list[Buffered]:
     """By iterator of one pipeline, what its buffer held at most, at any of its recorded calls."""
-    stated = [params.get(ident, {}) for ident in ids]
-    of_name = dict(zip(long_names, stated, strict=True))
-    found = []
-    for name, own in zip(long_names, stated, strict=True):
-        elements = own.get(MOST_BUFFERED)
+    parameters = [params.get(ident, {}) for ident in ids]
+    of_name = dict(zip(long_names, parameters, strict=True))
+    rows = []
+    for name, iterator in zip(long_names, parameters, strict=True):
+        elements = iterator.get(MOST_BUFFERED)
         if not isinstance(elements, int) or elements < 0:
-            found.append(Buffered(None, None))
+            rows.append(Buffered(None, None))
             continue
-        each = _element_bytes(own, _batch_size(name, of_name))
+        each = _element_bytes(iterator, _batch_size(name, of_name))
         if each is None:
-            found.append(Buffered(elements, None))
+            rows.append(Buffered(elements, None))
         else:
-            found.append(Buffered(elements, elements * each))
-    return found
+            rows.append(Buffered(elements, elements * each))
+    return rows
 
 
 def _batch_size(long_name: str, params: Mapping[str, Mapping[str, object]]) -> int | None:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,12 +32,14 @@ import pandas as pd
 from nbprof.activity.activity import Activity
 from nbprof.analysis.advice import tf_data as tf_data_advice
 from nbprof.analysis.advice.tf_data import SLOW_CALL_US
-from nbprof.analysis.input import buffers
 from nbprof.core import nesting
 from nbprof.core.intervals import union_by_group
 from nbprof.core.runs import expand, run_starts
 from nbprof.core.trace import Int64s
 from nbprof.schema import frames as schema
+
+if TYPE_CHECKING:
+    from nbprof.analysis.input.buffers import Buffered
 
 SLOW_CALL_PS = int(SLOW_CALL_US * 1e6)
 MAX_DEPTH = 100
@@ -229,8 +231,9 @@ def _frame(graphs: list[dict[str, Any]]) -> pd.DataFrame:
     }
     typed = {
         "parent": pd.Series(columns["parent"], dtype=object),
-        **{name: pd.array(columns[name], dtype="Int64") for name in _BUFFERED},
     }
+    for name in _BUFFERED:
+        typed[name] = pd.Series(columns[name], dtype="Int64")
     return pd.DataFrame({**columns, **typed})
 
 
@@ -272,7 +275,7 @@ class _Graphs:
         )
         critical = _path(bottleneck, parent) | _heavier(bottleneck, time, parent)
         name, ident = self._name[node].tolist(), self._ident[node].tolist()
-        held = buffers.buffered(ident, name, self._params)
+        held = self._buffered(ident, name)
         return {
             "iterator": [n.rpartition("::")[2] for n in name],
             "long_name": name,
@@ -294,6 +297,11 @@ class _Graphs:
             "buffered_elements": [each.elements for each in held],
             "buffered_bytes": [each.bytes for each in held],
         }
+
+    def _buffered(self, ids: list[int], long_names: list[str]) -> list[Buffered]:
+        from nbprof.analysis.input.buffers import buffered
+
+        return buffered(ids, long_names, self._params)
 
 
 def _path(node: int, parent: dict[int, int]) -> set[int]:

@@ -34,7 +34,7 @@ _AFTER = 2
 
 @dataclass(frozen=True)
 class HostGrowth:
-    """What the recorded process keeps of each step.
+    """Memory that the recorded process keeps of each step.
 
     Attributes
     ----------
@@ -75,13 +75,13 @@ def frame(memory: HostMemory | None, times: StepTimes | None) -> pd.DataFrame:
         _FRAME,
         {
             "time_ms": memory.time / 1e6,
-            "step": _known(step, step > 0),
+            "step": _integers(step, step > 0),
             "process": numbers[memory.process],
             "name": names[memory.process],
-            "resident_bytes": _known(memory.resident),
-            "shared_bytes": _known(memory.shared),
-            "proportional_bytes": _known(memory.proportional),
-            "pinned_bytes": _known(memory.pinned),
+            "resident_bytes": _integers(memory.resident),
+            "shared_bytes": _integers(memory.shared),
+            "proportional_bytes": _integers(memory.proportional),
+            "pinned_bytes": _integers(memory.pinned),
             "recorded": recorded,
         },
     )
@@ -104,12 +104,11 @@ def processes(memory: HostMemory | None, times: StepTimes | None) -> pd.DataFram
 
 
 def _columns(rows: list[dict[str, object]]) -> dict[str, list[object]]:
-    names = frames.names(_PROCESSES)
-    missing = {"float64": np.nan}
-    kinds = frames.dtypes(_PROCESSES)
-    return {
-        name: [row.get(name, missing.get(kinds[name], pd.NA)) for row in rows] for name in names
-    }
+    columns: dict[str, list[object]] = {}
+    for name, kind in frames.dtypes(_PROCESSES).items():
+        missing = np.nan if kind == "float64" else pd.NA
+        columns[name] = [row.get(name, missing) for row in rows]
+    return columns
 
 
 def _process(memory: HostMemory, index: int) -> dict[str, object] | None:
@@ -141,9 +140,9 @@ def _largest(memory: HostMemory, rows: Int64s) -> dict[str, object]:
     """The largest proportional and pinned memory in some samples, where they are known."""
     largest: dict[str, object] = {}
     for name in ("proportional", "pinned"):
-        known = int(getattr(memory, name)[rows].max())
-        if known != UNKNOWN:
-            largest[f"{name}_bytes"] = known
+        value = int(getattr(memory, name)[rows].max())
+        if value != UNKNOWN:
+            largest[f"{name}_bytes"] = value
     return largest
 
 
@@ -176,8 +175,8 @@ def totals(memory: HostMemory) -> tuple[Int64s, Int64s, Int64s]:
     """By moment: its time, the resident bytes of the recorded process and of its children."""
     moments, moment = np.unique(memory.time, return_inverse=True)
     main = memory.of_main()
-    own = _sums(moment, np.where(main, memory.resident, 0))
-    return moments, own, _sums(moment, np.where(main, 0, memory.resident))
+    main_bytes = _sums(moment, np.where(main, memory.resident, 0))
+    return moments, main_bytes, _sums(moment, np.where(main, 0, memory.resident))
 
 
 def at_steps(time: Int64s, times: StepTimes | None) -> tuple[Int64s, npt.NDArray[np.bool_]]:
@@ -197,7 +196,7 @@ def at_steps(time: Int64s, times: StepTimes | None) -> tuple[Int64s, npt.NDArray
 
 
 def growth(memory: HostMemory | None, times: StepTimes | None) -> HostGrowth | None:
-    """What the process keeps of each step; None where too few steps ran without a profiler."""
+    """Memory that the process keeps of each step; None where too few ran without a profiler."""
     if memory is None or times is None:
         return None
     first, last = _longest_bare(times)
@@ -205,8 +204,8 @@ def growth(memory: HostMemory | None, times: StepTimes | None) -> HostGrowth | N
     if last - first < _FEWEST_STEPS:
         return None
     rows = np.flatnonzero(memory.of_main() & (memory.resident != UNKNOWN))
-    own = memory.time[rows]
-    rows = rows[(own >= times.start[first]) & (own <= times.end[last - 1])]
+    when = memory.time[rows]
+    rows = rows[(when >= times.start[first]) & (when <= times.end[last - 1])]
     pieces = np.array_split(rows, _PIECES)
     if min(map(len, pieces)) < _LEAST_IN_PIECE:
         return None
@@ -219,9 +218,9 @@ def growth(memory: HostMemory | None, times: StepTimes | None) -> HostGrowth | N
     if (passed <= 0).any():
         # Long steps: several parts are in one.
         return None
-    whole, jump = bytes_at[-1] - bytes_at[0], float("inf")
-    if whole > 0:
-        jump = float(np.diff(bytes_at).max() / whole)
+    grown, jump = bytes_at[-1] - bytes_at[0], float("inf")
+    if grown > 0:
+        jump = float(np.diff(bytes_at).max() / grown)
     return HostGrowth(
         last - first,
         float(np.median(rise / passed)),
@@ -245,8 +244,8 @@ def _longest_bare(times: StepTimes) -> tuple[int, int]:
     return int(begins[longest]), int(ends[longest])
 
 
-def _known(values: Int64s, known: npt.NDArray[np.bool_] | None = None) -> pd.arrays.IntegerArray:
+def _integers(values: Int64s, valid: npt.NDArray[np.bool_] | None = None) -> pd.arrays.IntegerArray:
     """Integers that are missing where they are unknown."""
-    if known is None:
-        known = values != UNKNOWN
-    return pd.arrays.IntegerArray(values.astype(np.int64), ~known)
+    if valid is None:
+        valid = values != UNKNOWN
+    return pd.arrays.IntegerArray(values.astype(np.int64), ~valid)

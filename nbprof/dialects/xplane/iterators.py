@@ -136,8 +136,8 @@ def params(placed: Placed) -> dict[int, dict[str, object]]:
             if kinds[row] in (TEXT, DOUBLE):
                 value = trace.strings[values[row]] if kinds[row] == TEXT else float(floats[row])
             params_of.setdefault(iterator, {})[key] = value
-    for iterator, most in _most_buffered(placed, called, ident).items():
-        params_of.setdefault(iterator, {})[MOST_BUFFERED] = most
+    for iterator, elements in _most_buffered(placed, called, ident).items():
+        params_of.setdefault(iterator, {})[MOST_BUFFERED] = elements
     return params_of
 
 
@@ -148,9 +148,9 @@ def _most_buffered(placed: Placed, called: npt.NDArray[np.bool_], ident: Int64s)
         return {}
     rows = np.flatnonzero(called[column.event] & ~np.isin(column.kinds, (TEXT, DOUBLE)))
     distinct, code = np.unique(ident[column.event[rows]], return_inverse=True)
-    most = np.zeros(len(distinct), np.int64)
-    np.maximum.at(most, code, column.values[rows])
-    return dict(zip(distinct.tolist(), most.tolist(), strict=True))
+    elements = np.zeros(len(distinct), np.int64)
+    np.maximum.at(elements, code, column.values[rows])
+    return dict(zip(distinct.tolist(), elements.tolist(), strict=True))
 
 
 def functions(placed: Placed, activity: act.Activity) -> dict[str, float]:

@@ -19,7 +19,6 @@ from nbprof.analysis.advice import tf_data as advice_tf_data
 from nbprof.analysis.advice import versions as advice_versions
 from nbprof.analysis.input import input_pipeline
 from nbprof.analysis.memory import growth
-from nbprof.analysis.memory.host import ITSELF
 from nbprof.analysis.ops import torch_runtime
 from nbprof.analysis.steps import periodic, steps
 from nbprof.analysis.verdict import Breakdown, is_unrecorded
@@ -263,6 +262,10 @@ class AdviceFrames(OverviewFrames, HostFrames):
 
     def _host_peak_bytes(self) -> int | None:
         """The most resident memory of the recorded process."""
+        if self.host_memory_samples is None:
+            return None
+        from nbprof.analysis.memory.host import ITSELF
+
         processes = self.host_processes
         own = processes["peak_bytes"][processes["name"] == ITSELF]
         return int(own.iloc[0]) if len(own) else None

@@ -182,10 +182,10 @@ class MemoryFrames(CodeFrames):
     @cached
     def host_memory_samples(self) -> HostMemory | None:
         """Host memory over the cell, as the recording states it."""
+        if self.capture is None or not self.capture.host_memory:
+            return None
         from nbprof.core.host_memory import HostMemory
 
-        if self.capture is None:
-            return None
         return HostMemory.unpacked(self.capture.host_memory)
 
     @cached
@@ -205,6 +205,8 @@ class MemoryFrames(CodeFrames):
     @cached
     def host_growth(self) -> HostGrowth | None:
         """Host memory that the process keeps of each step; None where that is unknown."""
+        if self.host_memory_samples is None:
+            return None
         from nbprof.analysis.memory import host
 
         return host.growth(self.host_memory_samples, self.step_times)

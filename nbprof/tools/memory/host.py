@@ -45,16 +45,16 @@ def over_cell(run: Run) -> OverCell | None:
     memory = run.host_memory_samples
     if memory is None or not is_drawn(run):
         return None
-    moments, own, children = host.totals(memory)
+    moments, main_bytes, children = host.totals(memory)
     step, recorded = host.at_steps(moments, run.step_times)
     size = -(-len(moments) // MOST)
     groups = np.array_split(np.arange(len(moments)), -(-len(moments) // size))
-    drawn = np.array([rows[(own + children)[rows].argmax()] for rows in groups])
+    drawn = np.array([rows[(main_bytes + children)[rows].argmax()] for rows in groups])
     processes = run.host_processes
     return OverCell(
         time_s=moments[drawn] / 1e9,
         step=step[drawn].astype(np.int32),
-        own=numbers(own[drawn].astype(np.float64)),
+        own=numbers(main_bytes[drawn].astype(np.float64)),
         children=numbers(children[drawn].astype(np.float64)),
         recorded=recorded[drawn].astype(np.uint8),
         scope=_scope(memory, len(moments), len(drawn)),
@@ -73,7 +73,7 @@ def _scope(memory: HostMemory, moments: int, drawn: int) -> str:
 
 
 def _note(memory: HostMemory, processes: int) -> str | None:
-    """What the figures leave open; None if nothing."""
+    """A sentence on how to read the figures; None if they need none."""
     if not memory.with_children:
         return "Memory of child processes is known on Linux only."
     if processes <= 1:
