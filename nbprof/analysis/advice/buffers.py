@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pandas as pd
 
 from nbprof.analysis.advice import tf_data
@@ -43,7 +44,7 @@ def large_buffer(facts: Facts, limit: Threshold) -> Found | None:
     resident, nodes = facts.evidence.host_peak_bytes, facts.nodes
     if not resident or "buffered_bytes" not in nodes or nodes["buffered_bytes"].isna().all():
         return None
-    largest = nodes.loc[nodes["buffered_bytes"].idxmax()]
+    largest = nodes.iloc[int(nodes["buffered_bytes"].fillna(0).to_numpy(np.int64).argmax())]
     held = int(largest["buffered_bytes"])
     # No buffer takes more than its process.
     if held < limit["least_mib"] * _MIB or not limit["share"] * resident <= held <= resident:

@@ -9,6 +9,7 @@ profiler holds its events in the memory of the process.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -91,38 +92,36 @@ def processes(memory: HostMemory | None, times: StepTimes | None) -> pd.DataFram
     """`p.memory.host_processes`: one row per process, most memory first, and before them all."""
     if memory is None:
         return frames.empty(_PROCESSES)
-    rows = [_process(memory, index) for index in range(len(memory.processes))]
-    rows = [row for row in rows if row is not None]
-    rows.sort(key=lambda row: -row["peak_bytes"])
+    rows = []
+    for index in np.unique(memory.process).tolist():
+        rows.append(_process(memory, index))
     growing = growth(memory, times)
-    for row in rows:
-        if row["name"] == ITSELF and growing is not None:
-            row["growth_bytes_per_step"] = growing.each
+    if growing is not None:
+        rows[0]["growth_bytes_per_step"] = growing.each
+    rows.sort(key=lambda row: row["peak_bytes"], reverse=True)
     if len(rows) > 1:
         rows.insert(0, _all(memory))
     return frames.build(_PROCESSES, _columns(rows))
 
 
-def _columns(rows: list[dict[str, object]]) -> dict[str, list[object]]:
-    columns: dict[str, list[object]] = {}
+def _columns(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = {}
     for name, kind in frames.dtypes(_PROCESSES).items():
         missing = np.nan if kind == "float64" else pd.NA
         columns[name] = [row.get(name, missing) for row in rows]
     return columns
 
 
-def _process(memory: HostMemory, index: int) -> dict[str, object] | None:
-    """The row of a process; None if none of its samples is stored."""
+def _process(memory: HostMemory, index: int) -> dict[str, Any]:
+    """The row of a process."""
     rows = np.flatnonzero(memory.process == index)
-    if not len(rows):
-        return None
     process, resident = memory.processes[index], memory.resident[rows]
     largest = int(rows[resident.argmax()])
     peak, when = int(resident.max()), float(memory.time[largest] / 1e6)
     if index == 0 and memory.peak > peak:
         # Between two samples.
         peak, when = memory.peak, float("nan")
-    row: dict[str, object] = {
+    row: dict[str, Any] = {
         "name": process.name or ITSELF,
         "process": process.number,
         "first_bytes": int(resident[0]),
@@ -136,9 +135,9 @@ def _process(memory: HostMemory, index: int) -> dict[str, object] | None:
     return row | _largest(memory, rows)
 
 
-def _largest(memory: HostMemory, rows: Int64s) -> dict[str, object]:
+def _largest(memory: HostMemory, rows: Int64s) -> dict[str, Any]:
     """The largest proportional and pinned memory in some samples, where they are known."""
-    largest: dict[str, object] = {}
+    largest: dict[str, Any] = {}
     for name in ("proportional", "pinned"):
         value = int(getattr(memory, name)[rows].max())
         if value != UNKNOWN:
@@ -146,12 +145,12 @@ def _largest(memory: HostMemory, rows: Int64s) -> dict[str, object]:
     return largest
 
 
-def _all(memory: HostMemory) -> dict[str, object]:
+def _all(memory: HostMemory) -> dict[str, Any]:
     """The row of all processes together."""
     moments, moment = np.unique(memory.time, return_inverse=True)
     resident = _sums(moment, memory.resident)
     highest = int(resident.argmax())
-    row: dict[str, object] = {
+    row: dict[str, Any] = {
         "name": ALL,
         "first_bytes": int(resident[0]),
         "peak_bytes": int(resident[highest]),
