@@ -352,6 +352,20 @@ class AdviceFrames(OverviewFrames, HostFrames):
         known = self._times_of(self.steps) if recorded.rows else None
         return table.frame(recorded, self.cells, known)
 
+    @cached
+    def graph_breaks(self) -> pd.DataFrame:
+        """One row per line at which a function of `torch.compile` breaks."""
+        from nbprof.analysis.compiles import breaks
+
+        one = self.parts is None and len(self.hosts) == 1
+        return breaks.frame(
+            self.compilations,
+            self.cells,
+            self.activity if one else None,
+            self.trace if one else None,
+            steps.counted(self.steps),
+        )
+
     def _times_of(self, rows: pd.DataFrame) -> RecordedSteps | None:
         """Recorded steps by the clock of the process; None if that is unknown."""
         from nbprof.analysis.compiles.table import RecordedSteps
