@@ -157,7 +157,17 @@ def _is_state(value: object) -> bool:
 
 
 _EMPTY = {field.name: field.default for field in fields(Compilation) if field.name != "framework"}
-_TEXTS = ("framework", "function", "cache", "reason", "argument", "before", "after", "breaks", "number")
+_TEXTS = (
+    "framework",
+    "function",
+    "cache",
+    "reason",
+    "argument",
+    "before",
+    "after",
+    "breaks",
+    "number",
+)
 _COUNTS = ("line", "start_ns", "duration_ns", "step", "trace_ns", "lower_ns", "compile_ns")
 _CHECKS: dict[str, Callable[[object], bool]] = {
     **dict.fromkeys(_TEXTS, _is_text),

@@ -26,6 +26,7 @@ from nbprof.analysis.advice.programs import Product, Work
 from nbprof.analysis.advice.step_code import Callbacks, Part, StepCode
 from nbprof.analysis.advice.unrolled import Unrolled
 from nbprof.analysis.compiles.again import Again, Group
+from nbprof.analysis.compiles.breaks import Breaks
 from nbprof.analysis.cpu import CpuSplit, Products
 from nbprof.analysis.input.loops import Held, LoopWaits, Received, Restarts
 from nbprof.analysis.input.workers import SlowItems
@@ -86,6 +87,12 @@ def host(parts, used=8.0, cpu=SPLIT, **more):
     return Evidence(
         host=HostUse(parts, use, cpu, {"cores": 8.0, "own_cores": used, "other_cores": 0.0}, **more)
     )
+
+
+def broken(ms, **more):
+    """Graphs that break at a line, for so long in a step of 100 ms."""
+    breaks = Breaks(1, ms, 4.0, float("nan"), "step", "train.py:7", "", ms)
+    return torch() | {"evidence": Evidence(graph_breaks=breaks._replace(**more))}
 
 
 def compiled_again(ms):
@@ -881,6 +888,12 @@ RULES = {
         (torch(), False),
     ],
     "slowing": [(slowing(12.0), True), (slowing(11.99), False), (torch(), False)],
+    "graph_breaks": [
+        (broken(3.0), True),
+        (broken(3.0, kernels=7.0, lines=3, reason="No *print*."), True),
+        (broken(2.99), False),
+        (torch(), False),
+    ],
     "host_memory_growth": [
         (host_growing(), True),
         (host_growing(capacity=12_000_000_000), True),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,6 +99,50 @@ def frame(
     made = pd.DataFrame(rows, columns=frames.names(_FRAME))
     made = made.sort_values("ms_per_step", ascending=False, kind="stable", ignore_index=True)
     return frames.shaped(_FRAME, made)
+
+
+class Breaks(NamedTuple):
+    """Breaks of functions in each step, of which the costs are known.
+
+    Attributes
+    ----------
+    lines : int
+        At so many lines.
+    ms, ops, kernels : float
+        Per step, of all of them; kernels are NaN without a device.
+    function, where, reason : str
+        Of the costliest.
+    costliest_ms : float
+        Its time per step.
+    """
+
+    lines: int
+    ms: float
+    ops: float
+    kernels: float
+    function: str
+    where: str
+    reason: str
+    costliest_ms: float
+
+
+def in_steps(rows: pd.DataFrame) -> Breaks | None:
+    """The breaks with known costs among the rows of `p.graph_breaks`; None if there are none."""
+    rows = rows[rows["ms_per_step"].notna()]
+    if not len(rows):
+        return None
+    costliest = rows.iloc[0]
+    return Breaks(
+        len(rows),
+        float(rows["ms_per_step"].sum()),
+        float(rows["ops_per_step"].sum()),
+        float(rows["kernels_per_step"].sum(min_count=1)),
+        str(costliest["function"]),
+        # The file without its folders.
+        PurePath(str(costliest["where"])).name,
+        str(costliest["reason"]),
+        float(costliest["ms_per_step"]),
+    )
 
 
 def _key(row: Compilation) -> str:

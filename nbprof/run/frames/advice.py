@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from nbprof.analysis.advice import cores as advice_cores
     from nbprof.analysis.advice import workers as advice_workers
     from nbprof.analysis.compiles.again import Again
+    from nbprof.analysis.compiles.breaks import Breaks
     from nbprof.analysis.compiles.table import RecordedSteps
     from nbprof.analysis.input.loops import LoopWaits
     from nbprof.analysis.pools import PoolWait
@@ -158,6 +159,7 @@ class AdviceFrames(OverviewFrames, HostFrames):
             periodic=self._periodic,
             slow_unrecorded=self._slow_unrecorded,
             compiled_again=guarded("What was compiled again", self._compiled_again, lambda _: None),
+            graph_breaks=guarded("The graph breaks", self._breaks_in_steps, lambda _: None),
             compiled_first=guarded(
                 "What was compiled first", self._compiled_first, lambda _: False
             ),
@@ -365,6 +367,14 @@ class AdviceFrames(OverviewFrames, HostFrames):
             self.trace if one else None,
             steps.counted(self.steps),
         )
+
+    def _breaks_in_steps(self) -> Breaks | None:
+        """Graph breaks in the steps that averages include, where their costs are known."""
+        if not self.compilations.rows:
+            return None
+        from nbprof.analysis.compiles import breaks
+
+        return breaks.in_steps(self.graph_breaks)
 
     def _times_of(self, rows: pd.DataFrame) -> RecordedSteps | None:
         """Recorded steps by the clock of the process; None if that is unknown."""
