@@ -322,8 +322,8 @@ class Profile:
 
     @property
     def graph_breaks(self) -> pd.DataFrame:
-        """Where functions of `torch.compile` break into several graphs, and what it costs per step,
-        the costliest first.
+        """Lines at which functions of `torch.compile` break into several graphs, and their cost per
+        step, the costliest first.
 
         The cost is by the regions that Dynamo opens in the trace: from the end of the compiled code
         of one graph to the begin of that of the next one of the same call. What a break costs

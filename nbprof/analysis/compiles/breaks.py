@@ -78,14 +78,14 @@ def frame(
     steps : DataFrame
         The rows of `p.steps.frame` that averages include.
     """
-    known = _breaks(recorded)
-    if not known:
+    by_key = _breaks(recorded)
+    if not by_key:
         return frames.empty(_FRAME)
     costs: dict[str, dict[str, float]] = {}
     if activity is not None and trace is not None and len(steps):
         costs = _costs(activity, trace, steps, _resumed(recorded))
     rows = []
-    for key, (row, reason) in known.items():
+    for key, (row, reason) in by_key.items():
         resumed = causes.RESUMED.match(row.function)
         assert resumed is not None
         rows.append(
@@ -96,9 +96,10 @@ def frame(
                 **costs.get(key, {}),
             }
         )
-    made = pd.DataFrame(rows, columns=frames.names(_FRAME))
-    made = made.sort_values("ms_per_step", ascending=False, kind="stable", ignore_index=True)
-    return frames.shaped(_FRAME, made)
+    table_rows = pd.DataFrame(rows, columns=frames.names(_FRAME)).sort_values(
+        "ms_per_step", ascending=False, kind="stable", ignore_index=True
+    )
+    return frames.shaped(_FRAME, table_rows)
 
 
 class Breaks(NamedTuple):
@@ -227,8 +228,8 @@ def _gaps(trace: Trace, resumed: Mapping[str, str]) -> _Gaps:
     ]
     following: list[str] = []
     next_call, next_number = -1, ""
-    # A function that is called at the break may have graphs of its own: they belong to the break
-    # behind which the program goes on.
+    # Graphs of a function that the statement calls belong to the break behind which the program
+    # goes on.
     for call, number in zip(outer[pairs][::-1].tolist(), reversed(numbers), strict=True):
         if call != next_call:
             next_call, next_number = call, ""
@@ -236,11 +237,11 @@ def _gaps(trace: Trace, resumed: Mapping[str, str]) -> _Gaps:
             next_number = number
         following.append(next_number)
     following.reverse()
-    known = np.array([bool(number) for number in following], np.bool_)
+    behind_break = np.array([bool(number) for number in following], np.bool_)
     return _Gaps(
-        (events.start + events.duration)[before][known],
-        events.start[behind][known],
-        events.lane[behind][known].astype(np.int64),
+        (events.start + events.duration)[before][behind_break],
+        events.start[behind][behind_break],
+        events.lane[behind][behind_break].astype(np.int64),
         [number for number in following if number],
     )
 
@@ -248,8 +249,8 @@ def _gaps(trace: Trace, resumed: Mapping[str, str]) -> _Gaps:
 def _around(
     parent: npt.NDArray[np.integer], graphs: Int64s, is_region: Flags, is_compiled: Flags
 ) -> tuple[Int64s, Int64s, Flags]:
-    """By graph: the innermost and the outermost region around it, -1 for none, and whether other
-    compiled code lies between it and its region.
+    """Innermost and outermost region around each graph, -1 for none, and whether other compiled
+    code lies between it and its region.
     """
     innermost = np.full(len(graphs), -1, np.int64)
     outermost, nested = innermost.copy(), np.zeros(len(graphs), np.bool_)
@@ -267,7 +268,7 @@ def _around(
 
 
 def _compiling(trace: Trace, gaps: _Gaps) -> Flags:
-    """bool[gaps]: something is compiled in it, which is a cost of its own."""
+    """bool[gaps]: those in which a function is compiled, which is a cost of its own."""
     compiles = np.array([name.endswith(_COMPILES) for name in trace.names], np.bool_)
     rows = np.flatnonzero(compiles[trace.events.name])
     compiling: Flags = _in_gaps(gaps, trace.events.start[rows], trace.events.lane[rows]) > 0
