@@ -798,7 +798,7 @@ export interface RoleBytes {
 export interface OverCell {
   time_s: Float64Array;
   step: Int32Array;
-  own: NumberArray;
+  process: NumberArray;
   children: NumberArray;
   recorded: Uint8Array;
   scope: string;

@@ -134,7 +134,7 @@ def test_a_profile_shows_it_and_says_what_grows(tmp_path):
     part = found.payload().memory.host
     assert part.processes.rows == 1
     assert len(part.time_s) == len(memory)
-    assert part.own.max() == memory.resident.max()
+    assert part.process.max() == memory.resident.max()
 
 
 def test_a_cache_that_fills_or_a_single_jump_is_no_growth(tmp_path):

@@ -18,10 +18,10 @@ const OWN = 0;
 const CHILDREN = 2;
 
 export function hostMemory(host: OverCell, signal: AbortSignal): HTMLElement {
-  const { time_s: times, step, own, children, recorded, processes } = host;
+  const { time_s: times, step, process, children, recorded, processes } = host;
   const n = times.length;
   const end = Math.max(times[n - 1] as number, 1e-9);
-  const all = (row: number): number => (own[row] as number) + (children[row] as number);
+  const all = (row: number): number => (process[row] as number) + (children[row] as number);
   const most = Math.max(...Array.from({ length: n }, (_, row) => all(row)));
   const several = children.some((bytes) => bytes > 0);
   const axis = bytesAxis(most, 1.05, HEIGHT);
@@ -46,7 +46,7 @@ export function hostMemory(host: OverCell, signal: AbortSignal): HTMLElement {
       }
       context.globalAlpha = 1;
       if (several) fillColumns(context, line(all), y, height, colours.tints[CHILDREN] as string);
-      const held = line((row) => own[row] as number);
+      const held = line((row) => process[row] as number);
       fillColumns(context, held, y, height, colours.tints[OWN] as string);
       const inner = axis.ticks.slice(1).filter((tick) => tick < axis.max);
       gridLines(context, inner.map(y), width, colours.bg, 0.45);
@@ -61,7 +61,7 @@ export function hostMemory(host: OverCell, signal: AbortSignal): HTMLElement {
     rows: [
       ...(several
         ? [
-            { label: "This process", value: bytesText(own[row] as number) },
+            { label: "This process", value: bytesText(process[row] as number) },
             { label: "Its children", value: bytesText(children[row] as number) },
           ]
         : []),

@@ -269,8 +269,8 @@ class AdviceFrames(OverviewFrames, HostFrames):
         from nbprof.analysis.memory.host import ITSELF
 
         processes = self.host_processes
-        own = processes["peak_bytes"][processes["name"] == ITSELF]
-        return int(own.iloc[0]) if len(own) else None
+        peak = processes["peak_bytes"][processes["name"] == ITSELF]
+        return int(peak.iloc[0]) if len(peak) else None
 
     def _growth(self) -> growth.Growth | None:
         memory = growth.find(self.steps, self.memory_timeline, self.hosts)
@@ -359,13 +359,11 @@ class AdviceFrames(OverviewFrames, HostFrames):
         """One row per line at which a function of `torch.compile` breaks."""
         from nbprof.analysis.compiles import breaks
 
-        one = self.parts is None and len(self.hosts) == 1
+        activity = trace = None
+        if self.compilations.rows and self.parts is None and len(self.hosts) == 1:
+            activity, trace = self.activity, self.trace
         return breaks.frame(
-            self.compilations,
-            self.cells,
-            self.activity if one else None,
-            self.trace if one else None,
-            steps.counted(self.steps),
+            self.compilations, self.cells, activity, trace, steps.counted(self.steps)
         )
 
     def _breaks_in_steps(self) -> Breaks | None:

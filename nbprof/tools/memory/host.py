@@ -54,7 +54,7 @@ def over_cell(run: Run) -> OverCell | None:
     return OverCell(
         time_s=moments[drawn] / 1e9,
         step=step[drawn].astype(np.int32),
-        own=numbers(main_bytes[drawn].astype(np.float64)),
+        process=numbers(main_bytes[drawn].astype(np.float64)),
         children=numbers(children[drawn].astype(np.float64)),
         recorded=recorded[drawn].astype(np.uint8),
         scope=_scope(memory, len(moments), len(drawn)),

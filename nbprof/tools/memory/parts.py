@@ -94,7 +94,7 @@ class OverCell(Part):
     """From the begin of the cell."""
     step: npt.NDArray[np.int32]
     """The number of the step that ran; 0 for none."""
-    own: Numbers
+    process: Numbers
     """Resident bytes of the recorded process."""
     children: Numbers
     """Those of its children, all together."""
