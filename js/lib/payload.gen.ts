@@ -736,6 +736,7 @@ export interface Memory {
   of: Marked;
   peaks: Table | null;
   ids: MemoryId[];
+  host?: OverCell;
 }
 
 /** An allocator over time; the columns have a row per drawn event, in time order. See nbprof.tools.memory.parts. */
@@ -791,6 +792,18 @@ export interface RoleBytes {
   role: string;
   bytes: NumberArray;
   tint: number;
+}
+
+/** Host memory over the cell; the columns have a row per moment, in time order. See nbprof.tools.memory.parts. */
+export interface OverCell {
+  time_s: Float64Array;
+  step: Int32Array;
+  process: NumberArray;
+  children: NumberArray;
+  recorded: Uint8Array;
+  scope: string;
+  processes: Table;
+  note?: string;
 }
 
 /** PyTorch's caching allocator, a device each. See nbprof.tools.allocator.parts. */

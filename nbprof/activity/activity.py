@@ -54,6 +54,9 @@ from nbprof.core.trace import Int64s
 from nbprof.frameworks.framework import Framework
 from nbprof.frameworks.register import UNKNOWN
 
+MOST_BUFFERED = "most_buffered_elements"
+"""Key of the most elements that the buffer of an iterator of tf.data held."""
+
 
 def text_column(
     values: npt.NDArray[np.object_], codes: npt.NDArray[np.integer[Any]]
@@ -300,7 +303,7 @@ class Activity:
     it on another thread.
     """
     iterator_params: dict[int, dict[str, object]]
-    """Parameters that iterators of tf.data state, by iterator."""
+    """Parameters that iterators of tf.data state, by iterator, and `MOST_BUFFERED`."""
     iterator_functions: dict[str, float]
     """Types of the ops that functions of tf.data pipelines ran, with their time in ms."""
     torch_ops: TorchOps

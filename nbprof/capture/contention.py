@@ -93,7 +93,7 @@ def _read() -> _Reading:
         allowed = process.cpu_affinity()
         cores = [times for core, times in enumerate(cores) if core in allowed]
     cpu_time = _cpu_time(process)
-    for child in _children(process.pid):
+    for child in children_of(process.pid):
         # It may have ended meanwhile; then its time is in that of its parent.
         with contextlib.suppress(psutil.Error):
             cpu_time += _cpu_time(psutil.Process(child))
@@ -105,7 +105,7 @@ def _read() -> _Reading:
     return _Reading(time.perf_counter(), len(cores), busy, cpu_time, _threads())
 
 
-def _children(process: int) -> list[int]:
+def children_of(process: int) -> list[int]:
     """The children of a process, and theirs."""
     if not Path(f"/proc/{process}/task/{process}/children").exists():
         import psutil

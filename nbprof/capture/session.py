@@ -22,6 +22,7 @@ from nbprof.capture.compiles import hooks as compiler_hooks
 from nbprof.capture.compiles.recorder import Compiles
 from nbprof.capture.detect import choose
 from nbprof.capture.enough import trains
+from nbprof.capture.host_memory import HostMemoryRecorder
 from nbprof.capture.imports import ImportWatch
 from nbprof.capture.loader_workers.entry import PY_DATASETS
 from nbprof.capture.options import BACKENDS, PYTHON, Options
@@ -103,6 +104,7 @@ class Session:
         self._choice = choose(self.options.backend, source, namespace)
         self._patches = Patches()
         self._compiles: Compiles | None = None
+        self._host_memory: HostMemoryRecorder | None = None
         self._watch: ImportWatch | None = None
         self._auto: AutoBackend | None = None
         self._stopped = False
@@ -165,6 +167,11 @@ class Session:
             set_current(self.clock)
             self.windows.loops.start()
             self.clock.started = time.perf_counter()
+            workers = self.clock.waits.loaders.workers
+            self._host_memory = HostMemoryRecorder(
+                self.clock.times.since_ns, lambda: workers.processes
+            )
+            self._host_memory.start()
             actions = self._begin_to_record()
             actions[keras.MODULE] = self._keras_is_here
             actions[PY_DATASETS] = self._py_datasets_are_here
@@ -255,6 +262,8 @@ class Session:
     def _stop(self, error: BaseException | None) -> None:
         global _active
         failed_at = self.clock.current_step
+        if self._host_memory is not None:
+            self._host_memory.stop()
         self.clock.stop()
         try:
             self.windows.close()
@@ -423,6 +432,8 @@ class Session:
         capture.step_times = clock.times.packed()
         if self._compiles is not None:
             capture.compiles = self._compiles.packed()
+        if self._host_memory is not None:
+            capture.host_memory = self._host_memory.packed()
         capture.cell_failed = error is not None
         capture.cell_s = time.perf_counter() - clock.started
         capture.ended_before = self.windows.ended_before

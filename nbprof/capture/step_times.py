@@ -33,6 +33,11 @@ class StepTimer:
         self._windows: list[tuple[int, int]] = []
         self._window_begin: int | None = None
 
+    @property
+    def since_ns(self) -> int:
+        """The moment from which the times count, by `time.perf_counter_ns`."""
+        return self._since
+
     def stepped(self, start_ns: int, end_ns: int, kind: str) -> None:
         """A step has ended; times are of `time.perf_counter_ns`."""
         self.count += 1

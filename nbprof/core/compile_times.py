@@ -21,6 +21,8 @@ another function object of the same code, made in this recording or in an earlie
 PLACED, UNKNOWN = "placed", ""
 """Traced before, but not compiled for where the arguments are now; nothing is known."""
 STATES = (FIRST, AGAIN, MADE_AGAIN, REDEFINED, PLACED, UNKNOWN)
+BACKWARD = " (backward)"
+"""End of the name of a backward pass, which is compiled on its own."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Compilation:
         What differs from an earlier compilation, where the recorder saw the values.
     breaks : str
         Graph breaks in it: lines of ``file:line: reason``.
+    number : str
+        As Dynamo numbers it in traces: ``2/0``; "" of other frameworks.
     """
 
     framework: str
@@ -73,6 +77,7 @@ class Compilation:
     before: str = ""
     after: str = ""
     breaks: str = ""
+    number: str = ""
 
 
 @dataclass(frozen=True)
@@ -152,7 +157,17 @@ def _is_state(value: object) -> bool:
 
 
 _EMPTY = {field.name: field.default for field in fields(Compilation) if field.name != "framework"}
-_TEXTS = ("framework", "function", "cache", "reason", "argument", "before", "after", "breaks")
+_TEXTS = (
+    "framework",
+    "function",
+    "cache",
+    "reason",
+    "argument",
+    "before",
+    "after",
+    "breaks",
+    "number",
+)
 _COUNTS = ("line", "start_ns", "duration_ns", "step", "trace_ns", "lower_ns", "compile_ns")
 _CHECKS: dict[str, Callable[[object], bool]] = {
     **dict.fromkeys(_TEXTS, _is_text),

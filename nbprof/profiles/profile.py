@@ -320,6 +320,20 @@ class Profile:
         """
         return self.run.compiles.copy()
 
+    @property
+    def graph_breaks(self) -> pd.DataFrame:
+        """Lines at which functions of `torch.compile` break into several graphs, and their cost per
+        step, the costliest first.
+
+        The cost is by the regions that Dynamo opens in the trace: from the end of the compiled code
+        of one graph to the begin of that of the next one of the same call. What a break costs
+        inside the graphs, which could be one, such as kernels that are not fused, is not known. A
+        cost is NA where the trace has no compiled code on both sides, as with backends that run
+        the ops of a graph one by one, where the break happened in no counted step, or where
+        something was compiled each time. Breaks are those of functions compiled in the cell.
+        """
+        return self.run.graph_breaks.copy()
+
     def try_(self, rule: str = "all", budget: float = 60.0) -> pd.DataFrame:
         """Run the recorded program again with the remedies of its findings, and measure what they
         save, as ``%%nbprof --try`` does.

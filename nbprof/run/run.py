@@ -119,6 +119,9 @@ class Run(ReceiptFrames, TorchOpFrames):
             # Findings follow from what recording cost.
             times_text = json.dumps(capture.step_times)
             options["step_times"] = hashlib.sha256(times_text.encode()).hexdigest()
+        if capture is not None and capture.host_memory:
+            memory_text = json.dumps(capture.host_memory)
+            options["host_memory"] = hashlib.sha256(memory_text.encode()).hexdigest()
         run_cache = open_run_cache(
             files,
             {name: value for name, value in options.items() if value is not None},

@@ -206,5 +206,17 @@ SCHEMA: dict[str, list[Col]] = {
             "bool",
             None,
         ),
+        count(
+            "buffered_elements",
+            "Buffered",
+            "The most elements in its buffer at any recorded call, as TensorFlow states it.",
+            "Int64",
+        ),
+        size(
+            "buffered_bytes",
+            "Buffered bytes",
+            "Their memory by the shapes and types of an element; missing if these leave it open.",
+            "Int64",
+        ),
     ],
 }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from nbprof.schema.columns import Col, count, ms, percent, size, text
+from nbprof.schema.columns import Col, count, flag, ms, percent, size, text
 
 _ACTIVITY = [
     text("region_type", "Region", "Use of the block: output, temp, persist or dynamic."),
     text("data_type", "Type", "Data type of the tensor."),
     text("shape", "Shape", "Shape of the tensor."),
 ]
+_IN_FILES = "The part of it in mapped files and shared memory; at the peak."
 SCHEMA: dict[str, list[Col]] = {
     "memory.summary": [
         text("memory_id", "Memory", "Name of the allocator."),
@@ -145,6 +146,74 @@ SCHEMA: dict[str, list[Col]] = {
         count("blocks", "Blocks", "Blocks allocated in these steps and never freed."),
         size("bytes", "Bytes", "Memory of these blocks."),
         size("bytes_per_step", "Per step", "Bytes divided by these steps.", "float64"),
+    ],
+    "memory.host": [
+        ms("time_ms", "Time ms", "Time from the begin of the cell.", 3),
+        count(
+            "step",
+            "Step",
+            "Number of the step that ran then, of all steps of the cell from 1; missing between"
+            " steps.",
+            "Int64",
+        ),
+        count("process", "Process", "Its number in the operating system."),
+        text(
+            "name",
+            "Name",
+            "This process, Loader worker, the name that multiprocessing gives a child, or its"
+            " command.",
+        ),
+        size(
+            "resident_bytes",
+            "Resident",
+            "Memory of the process in RAM; what several processes share counts in each.",
+            "Int64",
+        ),
+        size("shared_bytes", "In files, shared", _IN_FILES, "Int64"),
+        size(
+            "proportional_bytes",
+            "Proportional",
+            "Resident memory, of which what several processes share counts in equal parts; read"
+            " now and then, of processes with children.",
+            "Int64",
+        ),
+        size(
+            "pinned_bytes",
+            "Pinned",
+            "Pinned host memory that PyTorch's allocator holds, also what it keeps for reuse;"
+            " missing of other frameworks and before a GPU is used.",
+            "Int64",
+        ),
+        flag("recorded", "Recorded", "Whether a profiler ran, whose events are in this memory."),
+    ],
+    "memory.host_processes": [
+        text("name", "Process", "As in `p.memory.host`; All processes where there are several."),
+        count("process", "Number", "Its number in the operating system.", "Int64"),
+        size("first_bytes", "First", "Resident memory in its first sample."),
+        size(
+            "peak_bytes",
+            "Peak",
+            "The most resident memory: of this process as the operating system counts it where it"
+            " rose in the cell, else of the samples. Of all processes the largest sum of a moment,"
+            " in which what they share counts in each.",
+        ),
+        ms("peak_time_ms", "Peak at", "Time of that sample; missing if it was between two."),
+        size("last_bytes", "Last", "Resident memory in its last sample."),
+        size(
+            "growth_bytes_per_step",
+            "Growth / step",
+            "What this process keeps of each step that ran without a profiler: median slope of the"
+            " memory in no file and not shared. Missing where fewer than 20 ran.",
+            "float64",
+        ),
+        size("shared_bytes", "In files, shared", _IN_FILES, "Int64"),
+        size(
+            "proportional_bytes",
+            "Proportional",
+            "The most proportional memory; missing if it was not read.",
+            "Int64",
+        ),
+        size("pinned_bytes", "Pinned", "The most pinned memory; missing if unknown.", "Int64"),
     ],
     "memory.variables": [
         text("holder", "Holder", "variable, output, traceback, module, thread or other."),

@@ -63,6 +63,7 @@ _OF_PROCESS = (
     "cells",
     "compiles",
     "contention",
+    "host_memory",
     "lines",
     "loaders",
     "loops",
@@ -165,6 +166,9 @@ class CaptureInfo:
     compiles : dict
         What was compiled in the cell, as `nbprof.core.compile_times` packs it; empty where nothing
         was.
+    host_memory : dict
+        Host memory of the process and its children over the cell, as `nbprof.core.host_memory`
+        packs it; empty where it was not sampled.
     settings : dict
         Settings of the frameworks that advice names, as `nbprof.capture.settings` reads them.
     by : str
@@ -217,6 +221,7 @@ class CaptureInfo:
     workers: dict[str, Any] = field(default_factory=dict)
     pools: dict[str, Any] = field(default_factory=dict)
     compiles: dict[str, Any] = field(default_factory=dict)
+    host_memory: dict[str, Any] = field(default_factory=dict)
     step_times: dict[str, Any] = field(default_factory=dict)
     cell_s: float = 0.0
     ended_before: bool = False

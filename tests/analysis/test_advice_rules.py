@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -24,10 +26,12 @@ from nbprof.analysis.advice.programs import Product, Work
 from nbprof.analysis.advice.step_code import Callbacks, Part, StepCode
 from nbprof.analysis.advice.unrolled import Unrolled
 from nbprof.analysis.compiles.again import Again, Group
+from nbprof.analysis.compiles.breaks import Breaks
 from nbprof.analysis.cpu import CpuSplit, Products
 from nbprof.analysis.input.loops import Held, LoopWaits, Received, Restarts
 from nbprof.analysis.input.workers import SlowItems
 from nbprof.analysis.memory.growth import Growth
+from nbprof.analysis.memory.host import HostGrowth
 from nbprof.analysis.ops.torch_runtime import Calls, Runtime
 from nbprof.analysis.pools import PoolWait, PoolWork
 from nbprof.analysis.python import PythonUse, TopFunction
@@ -83,6 +87,12 @@ def host(parts, used=8.0, cpu=SPLIT, **more):
     return Evidence(
         host=HostUse(parts, use, cpu, {"cores": 8.0, "own_cores": used, "other_cores": 0.0}, **more)
     )
+
+
+def broken(ms, **more):
+    """Graphs that break at a line, for so long in a step of 100 ms."""
+    breaks = Breaks(1, ms, 4.0, float("nan"), "step", "train.py:7", "", ms)
+    return torch() | {"evidence": Evidence(graph_breaks=breaks._replace(**more))}
 
 
 def compiled_again(ms):
@@ -366,6 +376,20 @@ def growing(steps=10, rising=0.9, each=1000.0, **more):
         "GPU:0", steps, rising, each, grown=10_000, peak=1_000_000, capacity=2_000_000, **more
     )
     return torch() | {"evidence": Evidence(growth=growth)}
+
+
+def host_growing(each=2e6, steps=400, rising=0.95, jump=0.1, **more):
+    """A process of 10 GB that keeps so much of each step."""
+    growth = HostGrowth(steps, each, rising, jump, resident=10_000_000_000, capacity=0)
+    return {"evidence": Evidence(host_growth=replace(growth, **more))}
+
+
+def buffer(*chain, held=4e9, resident=10_000_000_000):
+    """A pipeline whose first iterator below the root holds so many bytes in 1,000 elements."""
+    asked = pipeline("Root", *chain)
+    held_by = [None, held, *[None] * (len(chain) - 1)]
+    nodes = asked["nodes"].assign(buffered_bytes=pd.array(held_by, "Int64"), buffered_elements=1000)
+    return {**asked, "nodes": nodes, "evidence": Evidence(host_peak_bytes=resident)}
 
 
 def slow_unrecorded(share=0.03, chance=0.01, **more):
@@ -864,6 +888,36 @@ RULES = {
         (torch(), False),
     ],
     "slowing": [(slowing(12.0), True), (slowing(11.99), False), (torch(), False)],
+    "graph_breaks": [
+        (broken(3.0), True),
+        (broken(3.0, kernels=7.0, lines=3, reason="No *print*."), True),
+        (broken(2.99), False),
+        (torch(), False),
+    ],
+    "host_memory_growth": [
+        (host_growing(), True),
+        (host_growing(capacity=12_000_000_000), True),
+        (host_growing(steps=19, each=1e8), False),
+        (host_growing(rising=0.89), False),
+        (host_growing(jump=0.31), False),
+        (host_growing(each=4e5), False),
+        (host_growing(each=8e4, resident=1_000_000_000), False),
+        (torch(), False),
+    ],
+    "large_buffer": [
+        (buffer("Shuffle", "Map"), True),
+        (buffer("Shuffle", "TFRecord"), True),
+        (buffer("MemoryCacheImpl", "ParallelMapV2"), True),
+        (buffer("MemoryCacheImpl", "TFRecord", held=6e9), True),
+        (buffer("Prefetch", "BatchV2"), True),
+        (buffer("ParallelInterleaveV4", "TFRecord"), True),
+        (buffer("Prefetch", "BatchV2", held=2.4e9), False),
+        (buffer("Shuffle", "Map", held=2e8, resident=4e8), False),
+        (buffer("Shuffle", "Map", held=11e9), False),
+        (buffer("Shuffle", "Map", resident=None), False),
+        (buffer("Root", "Map"), False),
+        (torch(), False),
+    ],
     "memory_growth": [
         (growing(), True),
         (growing(steps=9), False),

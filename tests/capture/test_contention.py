@@ -12,7 +12,7 @@ import pytest
 
 from nbprof import load
 from nbprof.analysis.contention import sentence
-from nbprof.capture.contention import Contention, _between, _children, _Reading
+from nbprof.capture.contention import Contention, _between, _Reading, children_of
 from nbprof.sources.recording import CaptureInfo
 from tests.capture.test_load_back import recorded
 
@@ -125,7 +125,7 @@ def test_children_and_theirs_are_those_that_the_system_knows():
         assert child.stdout.readline() == "begun\n"
         try:
             known = {one.pid for one in psutil.Process().children(recursive=True)}
-            assert set(_children(os.getpid())) == known
+            assert set(children_of(os.getpid())) == known
             assert child.pid in known
             assert len(psutil.Process(child.pid).children()) == 1
         finally:

@@ -105,6 +105,8 @@ EXAMPLES: dict[str, Any] = {
     "few": "",
     "again": 'nbprof.load("logs/run") opens it',
     "workers": 2,
+    "elements": 1000,
+    "fewer": 100,
 }
 """What a check fills into its code, by the names of the fields."""
 

@@ -16,16 +16,18 @@ import type { View, ViewContext } from "../../lib/view.js";
 import { hasTrace, toMoment } from "../jump.js";
 import { fillName } from "../names.js";
 import { stepCount } from "../stepstats.js";
+import { hostMemory } from "./host.js";
 import { aliveAt, bySize, isRest, split, total } from "./peak.js";
 import { type Plot, plot } from "./plot.js";
 import { peakIndex } from "./series.js";
 
 export const render: View = (el, context) => {
-  const { empty, ids, of, peaks } = context.payload.memory;
+  const { empty, ids, of, peaks, host } = context.payload.memory;
   const first = ids[0];
   if (empty || !first) {
     const none = { title: "No allocations recorded", text: "The profile has no memory events." };
     el.append(h("section", emptyView(empty ?? none)));
+    if (host) el.append(hostMemory(host, context.signal));
     return;
   }
   const body = h("div.memory-body");
@@ -72,6 +74,7 @@ export const render: View = (el, context) => {
   );
   el.append(h("div.toolbar.memory-pick", choose, of && h("span.dim", ...marked(of)), also), body);
   if (peaks) el.append(ofHosts(peaks, context.signal));
+  if (host) el.append(hostMemory(host, context.signal));
   show(0);
 };
 

@@ -7,6 +7,7 @@
   `nbprof.analysis.ascend`.
 - `facts` is the input of a check. `evidence` declares the evidence that rules ask for by name;
   `programs` and `step_code` compute some of it. `tf_data` has the advice for each kind of iterator,
+  `buffers` that for the memory of their buffers,
   `epochs` finds elements that each epoch produces anew.
 - `checks` are the recommendations of TensorFlow Profiler, for `p.overview["checks"]`.
 

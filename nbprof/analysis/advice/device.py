@@ -43,10 +43,12 @@ from nbprof.analysis.rule import (
     INFERRED,
     OURS,
     OUTSIDE,
+    PYTORCH,
     TENSORFLOW,
     TENSORFLOW_JAX,
     TORCH_TB,
     TPU_GUIDE_CHOICE,
+    UP_TO,
     Finding,
     Found,
     Rule,
@@ -415,6 +417,39 @@ def _compile(facts: Facts, limit: Threshold) -> Found | None:
     return Found(text, severity=limit.severity(share), gain_ms=time, fix=fix)
 
 
+def _graph_breaks(facts: Facts, limit: Threshold) -> Found | None:
+    breaks = facts.evidence.graph_breaks
+    if breaks is None:
+        return None
+    share = facts.percent_of_step(breaks.ms)
+    if share < limit["moderate"]:
+        return None
+    costliest = f"**{breaks.function}** breaks at **{breaks.where}**"
+    if breaks.lines > 1:
+        costliest += (
+            f" and {wording.plural(breaks.lines - 1, 'more line')}, this one for"
+            f" **{wording.millis(breaks.costliest_ms)}**"
+        )
+    text = (
+        f"{costliest}. Between the graphs, **{wording.millis(breaks.ms)}** {facts.unit.per} pass"
+        f" in Python: its guards, and **{breaks.ops:,.3g}** ops that run one by one"
+    )
+    if breaks.kernels == breaks.kernels:
+        text += f", **{breaks.kernels:,.3g}** kernels and copies"
+    text += "."
+    if breaks.reason:
+        text += f" Dynamo says: {breaks.reason.replace('*', '')}"
+    return Found(
+        text,
+        severity=limit.severity(share),
+        gain_ms=breaks.ms,
+        fix=(
+            "-step = torch.compile(step)\n"
+            "+step = torch.compile(step, fullgraph=True)  # an error names the first break"
+        ),
+    )
+
+
 def _fragmented(facts: Facts, limit: Threshold) -> Found | None:
     """G16: fragmented free memory, when little is free."""
     share, capacity = facts.evidence.fragmentation, facts.overview["memory_capacity_bytes"]
@@ -747,6 +782,24 @@ RULES: tuple[AdviceRule, ...] = (
         saves=("compile", "host_compute", "other"),
         needs_units=True,
         done=Shown("Nothing is compiled"),
+    ),
+    Rule(
+        "graph_breaks",
+        _graph_breaks,
+        threshold=STEP_SHARE,
+        source=OURS,
+        target=TRACE,
+        applies=PYTORCH,
+        looks_at=(
+            "Time between the compiled code of two graphs of one call of a function of"
+            " `torch.compile`"
+        ),
+        title="Compile the function as one graph",
+        refuted_by="{the} takes as long where `torch.compile(…, fullgraph=True)` accepts the code",
+        gain_is=UP_TO,
+        saves=("host_compute", "kernel_launch", "other"),
+        needs_units=True,
+        done=Shown("The functions do not break"),
     ),
     Rule(
         "fragmentation",

@@ -45,8 +45,10 @@ from nbprof.hlo.hlo import Program
 if TYPE_CHECKING:
     from nbprof.analysis.advice.workers import PythonOfInput
     from nbprof.analysis.compiles.again import Again
+    from nbprof.analysis.compiles.breaks import Breaks
     from nbprof.analysis.cpu import CpuSplit
     from nbprof.analysis.input.loops import LoopWaits
+    from nbprof.analysis.memory.host import HostGrowth
     from nbprof.analysis.pools import PoolWait
     from nbprof.analysis.python import PythonUse
     from nbprof.analysis.result_waits import ResultWaits
@@ -324,6 +326,10 @@ class Evidence:
     """Memory of a device, the smallest if they differ."""
     growth: Piece[Growth | None] = Piece(None, None)
     """Memory that grows from step to step."""
+    host_growth: Piece[HostGrowth | None] = Piece(None, None)
+    """Host memory that the recorded process keeps of each step without a profiler."""
+    host_peak_bytes: Piece[int | None] = Piece(None, None)
+    """The most resident memory of the recorded process."""
 
     # Steps
 
@@ -345,6 +351,8 @@ class Evidence:
     """Number of steps that averages use in which anything was compiled."""
     compiled_again: Piece[Again | None] = Piece(None, None)
     """What was compiled again in these steps, and why, if nbprof recorded it."""
+    graph_breaks: Piece[Breaks | None] = Piece(None, None)
+    """Where functions of `torch.compile` break in these steps, if their cost is known."""
     compiled_first: Piece[bool] = Piece(None, False)
     """True if nbprof recorded what is compiled in these steps, and all of it is the first
     compilation of its function.

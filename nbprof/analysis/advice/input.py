@@ -21,6 +21,7 @@ from nbprof.analysis.rule import (
     ABOUT,
     AT_LEAST,
     GPU_GUIDE,
+    GPU_GUIDE_CHOICE,
     INFERRED,
     JAX,
     PYTORCH,
@@ -711,6 +712,15 @@ _LOOP = (
 
 _FILLED = "+for batch in ds:  # one epoch in an earlier cell, so that the cache is full\n+    pass"
 
+
+def _large_buffer(facts: Facts, limit: Threshold) -> Found | None:
+    if not facts.evidence.host_peak_bytes or not len(facts.nodes):
+        return None
+    from nbprof.analysis.advice import buffers
+
+    return buffers.large_buffer(facts, limit)
+
+
 RULES: tuple[AdviceRule, ...] = (
     Rule(
         "input_ahead",
@@ -1015,5 +1025,28 @@ RULES: tuple[AdviceRule, ...] = (
         saves=("input",),
         needs_units=True,
         done=Shown("Copies beside compute"),
+    ),
+    Rule(
+        "large_buffer",
+        _large_buffer,
+        threshold=Threshold(
+            (
+                "≥ {least_mib:g} MiB and ≥ {share:percent} of the most resident memory of the"
+                " process (high from {high:percent})"
+            ),
+            least_mib=256,
+            share=0.25,
+            high=0.5,
+        ),
+        source=GPU_GUIDE_CHOICE,
+        target=INPUT,
+        applies=TENSORFLOW,
+        looks_at=(
+            "Elements in the buffers of shuffle, prefetch, cache, interleave and map, as TensorFlow"
+            " states them, by the shapes and types of one"
+        ),
+        refuted_by="the process takes as much memory without the buffer",
+        gain_is="",
+        done=Shown("The buffer holds less"),
     ),
 )

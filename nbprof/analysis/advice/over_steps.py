@@ -74,6 +74,7 @@ def _periodic(facts: Facts, limit: Threshold) -> Found | None:
     )
 
 
+_MIB = 2**20
 _SUFFIXES = {2: "nd", 3: "rd"}
 
 
@@ -155,6 +156,34 @@ def _growth(facts: Facts, limit: Threshold) -> Found | None:
         if left < limit["soon"]:
             severity = "high"
     scalar = "loss.item()" if facts.torch else "float(loss)"
+    fix = f"-losses.append(loss)\n+losses.append({scalar})"
+    return Found(text, severity=severity, fix=fix)
+
+
+def _host_growth(facts: Facts, limit: Threshold) -> Found | None:
+    growth = facts.evidence.host_growth
+    if growth is None or growth.steps < limit["steps"] or growth.rising < limit["rising"]:
+        return None
+    if growth.jump > limit["jump"] or growth.grown < limit["least_mib"] * _MIB:
+        return None
+    if growth.grown < limit["least"] * growth.resident:
+        return None
+    text = (
+        f"Host memory of the process grows by **{wording.size(growth.each)}** per step,"
+        f" **{wording.size(growth.grown)}** over **{growth.steps:,}** steps without the profiler,"
+        f" at an even pace, to **{wording.size(growth.resident)}**. Arrays in a list, a graph that"
+        " is kept, or a cache that still fills would look like this."
+    )
+    severity = "medium"
+    if growth.capacity > growth.resident:
+        left = (growth.capacity - growth.resident) / growth.each
+        text += f" At this rate it fills the machine after **{left:,.0f}** more steps."
+        if left < limit["soon"]:
+            severity = "high"
+    text += " %nbprof memory lists what variables keep."
+    scalar = "float(loss)"
+    if facts.torch:
+        scalar = "loss.item()"
     fix = f"-losses.append(loss)\n+losses.append({scalar})"
     return Found(text, severity=severity, fix=fix)
 
@@ -257,5 +286,37 @@ RULES: tuple[AdviceRule, ...] = (
         gain_is="",
         needs_units=True,
         done=Shown("Memory stays the same"),
+    ),
+    Rule(
+        "host_memory_growth",
+        _host_growth,
+        threshold=Threshold(
+            (
+                "≥ {steps:g} steps without the profiler, of 12 parts of them ≥ {rising:percent} in"
+                " order (Kendall), no rise between two of them over {jump:percent} of the whole,"
+                " ≥ {least_mib:g} MiB and ≥ {least:percent} of resident memory in all (high if"
+                " full within {soon:,.0f} steps)"
+            ),
+            steps=20,
+            rising=0.9,
+            jump=0.3,
+            least_mib=32,
+            least=0.02,
+            soon=10_000,
+        ),
+        source=OURS,
+        target=MEMORY,
+        applies=ALL,
+        looks_at=(
+            "Memory of the process in RAM that is in no file and not shared, over the steps that"
+            " ran without the profiler"
+        ),
+        title="Find what keeps host memory from step to step",
+        on_npu=True,
+        certainty=INFERRED,
+        refuted_by="a longer run of the cell stays at the same memory: a cache or buffer filled",
+        gain_is="",
+        needs_units=True,
+        done=Shown("Host memory stays the same"),
     ),
 )

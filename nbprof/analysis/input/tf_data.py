@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,9 @@ from nbprof.core.runs import expand, run_starts
 from nbprof.core.trace import Int64s
 from nbprof.schema import frames as schema
 
+if TYPE_CHECKING:
+    from nbprof.analysis.input.buffers import Buffered
+
 SLOW_CALL_PS = int(SLOW_CALL_US * 1e6)
 MAX_DEPTH = 100
 # Of each pipeline the iterators of this many of its slowest calls are at hand; those of the others
@@ -47,6 +50,7 @@ SLOWEST = 10
 PIPELINES = schema.names("tf_data.pipelines")
 NODES = schema.names("tf_data.nodes")
 CALLS = schema.names("tf_data.calls")
+_BUFFERED = ("buffered_elements", "buffered_bytes")
 
 Flags = npt.NDArray[np.bool_]
 
@@ -225,7 +229,12 @@ def _frame(graphs: list[dict[str, Any]]) -> pd.DataFrame:
     columns = {
         name: list(chain.from_iterable(graph[name] for graph in graphs)) for name in graphs[0]
     }
-    return pd.DataFrame({**columns, "parent": pd.Series(columns["parent"], dtype=object)})
+    typed = {
+        "parent": pd.Series(columns["parent"], dtype=object),
+    }
+    for name in _BUFFERED:
+        typed[name] = pd.Series(columns[name], dtype="Int64")
+    return pd.DataFrame({**columns, **typed})
 
 
 class _Graphs:
@@ -266,6 +275,7 @@ class _Graphs:
         )
         critical = _path(bottleneck, parent) | _heavier(bottleneck, time, parent)
         name, ident = self._name[node].tolist(), self._ident[node].tolist()
+        held = self._buffered(ident, name)
         return {
             "iterator": [n.rpartition("::")[2] for n in name],
             "long_name": name,
@@ -284,7 +294,14 @@ class _Graphs:
             ],
             "id": [str(i) for i in ident],
             "blocking": blocking.tolist(),
+            "buffered_elements": [each.elements for each in held],
+            "buffered_bytes": [each.bytes for each in held],
         }
+
+    def _buffered(self, ids: list[int], long_names: list[str]) -> list[Buffered]:
+        from nbprof.analysis.input.buffers import buffered
+
+        return buffered(ids, long_names, self._params)
 
 
 def _path(node: int, parent: dict[int, int]) -> set[int]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbprof.capture.compiles.seen import seen
 from nbprof.capture.patches import Patches
-from nbprof.core.compile_times import AGAIN, FIRST, UNKNOWN
+from nbprof.core.compile_times import AGAIN, BACKWARD, FIRST, UNKNOWN
 
 if TYPE_CHECKING:
     from nbprof.capture.compiles.recorder import Compiles
@@ -95,11 +95,12 @@ class Watch:
         if not name:
             # The backward pass, which is compiled when it first runs.
             forward = self._of_forward.get(number, {"function": ""})
-            return {**forward, "function": f"{forward['function']} (backward)".strip()}
+            return {**forward, "function": f"{forward['function']}{BACKWARD}".strip()}
         facts: dict[str, Any] = {
             "function": str(name),
             "file": str(getattr(metrics, "co_filename", "") or ""),
             "line": int(getattr(metrics, "co_firstlineno", 0) or 0),
+            "number": number,
         }
         reason = getattr(metrics, "recompile_reason", None)
         code, values = _compiled_frame()

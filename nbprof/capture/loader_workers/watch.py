@@ -235,6 +235,14 @@ class WorkerWatch:
             self._reports.collect_ended(self._folder, self._running())
         return self._folder
 
+    @property
+    def processes(self) -> set[int]:
+        """The worker processes of loaders; none of them is asked whether it still runs."""
+        processes = set()
+        for iterator in list(self._iterators):
+            processes |= {worker.pid for worker in vars(iterator).get("_workers", ())}
+        return processes
+
     def _running(self) -> set[int]:
         """The worker processes that run now and report."""
         pools = set() if self._pools is None else self._pools.running()

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nbprof.activity import activity as act
+from nbprof.activity.activity import MOST_BUFFERED
 from nbprof.activity.tables import Iterators
 from nbprof.core.factorize import ending
 from nbprof.core.trace import DOUBLE, TEXT, Int64s
@@ -135,7 +136,21 @@ def params(placed: Placed) -> dict[int, dict[str, object]]:
             if kinds[row] in (TEXT, DOUBLE):
                 value = trace.strings[values[row]] if kinds[row] == TEXT else float(floats[row])
             params_of.setdefault(iterator, {})[key] = value
+    for iterator, elements in _most_buffered(placed, called, ident).items():
+        params_of.setdefault(iterator, {})[MOST_BUFFERED] = elements
     return params_of
+
+
+def _most_buffered(placed: Placed, called: npt.NDArray[np.bool_], ident: Int64s) -> dict[int, int]:
+    """The most elements that the buffer of an iterator held at one of its calls."""
+    column = placed.trace.args.get("buffered_elements")
+    if column is None:
+        return {}
+    rows = np.flatnonzero(called[column.event] & ~np.isin(column.kinds, (TEXT, DOUBLE)))
+    distinct, code = np.unique(ident[column.event[rows]], return_inverse=True)
+    elements = np.zeros(len(distinct), np.int64)
+    np.maximum.at(elements, code, column.values[rows])
+    return dict(zip(distinct.tolist(), elements.tolist(), strict=True))
 
 
 def functions(placed: Placed, activity: act.Activity) -> dict[str, float]:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from nbprof.analysis.advice import cores as advice_cores
     from nbprof.analysis.advice import workers as advice_workers
     from nbprof.analysis.compiles.again import Again
+    from nbprof.analysis.compiles.breaks import Breaks
     from nbprof.analysis.compiles.table import RecordedSteps
     from nbprof.analysis.input.loops import LoopWaits
     from nbprof.analysis.pools import PoolWait
@@ -158,6 +159,7 @@ class AdviceFrames(OverviewFrames, HostFrames):
             periodic=self._periodic,
             slow_unrecorded=self._slow_unrecorded,
             compiled_again=guarded("What was compiled again", self._compiled_again, lambda _: None),
+            graph_breaks=guarded("The graph breaks", self._breaks_in_steps, lambda _: None),
             compiled_first=guarded(
                 "What was compiled first", self._compiled_first, lambda _: False
             ),
@@ -167,6 +169,10 @@ class AdviceFrames(OverviewFrames, HostFrames):
                 lambda _: None,
             ),
             growth=guarded("The search for memory that grows", self._growth, lambda _: None),
+            host_growth=guarded(
+                "The search for host memory that grows", lambda: self.host_growth, lambda _: None
+            ),
+            host_peak_bytes=guarded("The host memory", self._host_peak_bytes, lambda _: None),
             not_launched_ms=lambda: self.device_time.not_launched_ms(),
             slowdown=self.bare_steps.most_slowdown,
             bare=self.bare_parts,
@@ -256,6 +262,16 @@ class AdviceFrames(OverviewFrames, HostFrames):
             return None, 0.0
         return self.step_times, self.device_ms
 
+    def _host_peak_bytes(self) -> int | None:
+        """The most resident memory of the recorded process."""
+        if self.host_memory_samples is None:
+            return None
+        from nbprof.analysis.memory.host import ITSELF
+
+        processes = self.host_processes
+        peak = processes["peak_bytes"][processes["name"] == ITSELF]
+        return int(peak.iloc[0]) if len(peak) else None
+
     def _growth(self) -> growth.Growth | None:
         memory = growth.find(self.steps, self.memory_timeline, self.hosts)
         if memory is not None and memory.op:
@@ -337,6 +353,26 @@ class AdviceFrames(OverviewFrames, HostFrames):
         recorded = self.compilations
         known = self._times_of(self.steps) if recorded.rows else None
         return table.frame(recorded, self.cells, known)
+
+    @cached
+    def graph_breaks(self) -> pd.DataFrame:
+        """One row per line at which a function of `torch.compile` breaks."""
+        from nbprof.analysis.compiles import breaks
+
+        activity = trace = None
+        if self.compilations.rows and self.parts is None and len(self.hosts) == 1:
+            activity, trace = self.activity, self.trace
+        return breaks.frame(
+            self.compilations, self.cells, activity, trace, steps.counted(self.steps)
+        )
+
+    def _breaks_in_steps(self) -> Breaks | None:
+        """Graph breaks in the steps that averages include, where their costs are known."""
+        if not self.compilations.rows:
+            return None
+        from nbprof.analysis.compiles import breaks
+
+        return breaks.in_steps(self.graph_breaks)
 
     def _times_of(self, rows: pd.DataFrame) -> RecordedSteps | None:
         """Recorded steps by the clock of the process; None if that is unknown."""

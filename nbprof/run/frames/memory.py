@@ -18,7 +18,9 @@ from nbprof.run.frames.code import CodeFrames
 
 if TYPE_CHECKING:
     from nbprof.analysis.memory.allocated_at import Code
+    from nbprof.analysis.memory.host import HostGrowth
     from nbprof.analysis.memory.roles import Roles
+    from nbprof.core.host_memory import HostMemory
 
 
 def _stack_allocators(
@@ -176,6 +178,38 @@ class MemoryFrames(CodeFrames):
     def memory_roles_over_time(self) -> pd.DataFrame:
         """Memory by role over time, of all allocators."""
         return self._memory_roles.over_time
+
+    @cached
+    def host_memory_samples(self) -> HostMemory | None:
+        """Host memory over the cell, as the recording states it."""
+        if self.capture is None or not self.capture.host_memory:
+            return None
+        from nbprof.core.host_memory import HostMemory
+
+        return HostMemory.unpacked(self.capture.host_memory)
+
+    @cached
+    def host_memory(self) -> pd.DataFrame:
+        """Host memory of the recorded process and its children, over the cell."""
+        from nbprof.analysis.memory import host
+
+        return host.frame(self.host_memory_samples, self.step_times)
+
+    @cached
+    def host_processes(self) -> pd.DataFrame:
+        """Host memory by process."""
+        from nbprof.analysis.memory import host
+
+        return host.processes(self.host_memory_samples, self.step_times)
+
+    @cached
+    def host_growth(self) -> HostGrowth | None:
+        """Host memory that the process keeps of each step; None where that is unknown."""
+        if self.host_memory_samples is None:
+            return None
+        from nbprof.analysis.memory import host
+
+        return host.growth(self.host_memory_samples, self.step_times)
 
     @property
     def memory_roles_drawn(self) -> pd.DataFrame:

@@ -132,6 +132,32 @@ class Memory(View):
         return rows.copy()
 
     @property
+    def host(self) -> pd.DataFrame:
+        """Host memory of the recorded process and of its children over the whole cell, recorded
+        steps or not: about ten samples a second, of a long cell fewer; where samples were dropped,
+        those with most memory are kept.
+
+        Only of recordings by nbprof; children are known on Linux. Resident memory of forked
+        processes contains what they still share with their parent: the sum over processes is an
+        upper bound, that of `proportional_bytes` is not. What a framework reserves on a device is
+        no part of it.
+        """
+        samples: pd.DataFrame = self._profile.run.host_memory
+        return samples.copy()
+
+    @property
+    def host_processes(self) -> pd.DataFrame:
+        """Host memory by process, most first; all processes together first where there are several.
+
+        Growth per step is of the longest row of steps that ran without a profiler, without the
+        first fifth of them: of 12 equal parts, the least memory in no file and not shared, and the
+        median of the slopes between any two of them. It is NA where no 20 such steps ran, or
+        too few samples were taken in them.
+        """
+        processes: pd.DataFrame = self._profile.run.host_processes
+        return processes.copy()
+
+    @property
     def unfreed(self) -> pd.DataFrame:
         """Blocks that steps leave behind, by role, op and line: allocated in a step before the last
         one and never freed; those of most steps first.

@@ -87,6 +87,26 @@ class MemoryId(Part):
     """None where next to nothing is known of them."""
 
 
+class OverCell(Part):
+    """Host memory over the cell; the columns have a row per moment, in time order."""
+
+    time_s: npt.NDArray[np.float64]
+    """From the begin of the cell."""
+    step: npt.NDArray[np.int32]
+    """The number of the step that ran; 0 for none."""
+    process: Numbers
+    """Resident bytes of the recorded process."""
+    children: Numbers
+    """Those of its children, all together."""
+    recorded: npt.NDArray[np.uint8]
+    """1 while a profiler ran."""
+    scope: str
+    processes: Table
+    """By process, all of them first where there are several."""
+    note: str | None = None
+    """What the figures leave open."""
+
+
 class Memory(Tab):
     """Allocators, the one with the largest peak first."""
 
@@ -95,3 +115,5 @@ class Memory(Tab):
     peaks: Table | None
     """The peaks of all hosts, the largest first, where hosts were read separately."""
     ids: list[MemoryId]
+    host: OverCell | None = None
+    """None where it was not sampled, or too little of it."""

@@ -19,7 +19,8 @@ from nbprof.display import wording
 from nbprof.display.codec import Delta, coded, numbers, short
 from nbprof.schema import frames
 from nbprof.tools.common import by_jax, by_torch, bytes_figure, figure, unknown
-from nbprof.tools.memory.parts import Memory, MemoryId, Moments, RoleBytes, Roles
+from nbprof.tools.memory import host
+from nbprof.tools.memory.parts import Memory, MemoryId, Moments, OverCell, RoleBytes, Roles
 from nbprof.tools.parts import Empty, Figure, Table
 from nbprof.tools.tables import floats, table
 
@@ -79,12 +80,12 @@ def payload(run: Run) -> Memory:
     """The allocator with the largest peak first."""
     summary = run.memory_summary
     if summary.empty:
-        return nothing(_empty(run))
+        return nothing(_empty(run), host.over_cell(run))
     ordered = _in_order(summary)
     drawn = run.memory_drawn
-    host, peaks = "", None
+    host_name, peaks = "", None
     if run.parts is not None:
-        host, peaks = (
+        host_name, peaks = (
             _of_largest(run, len(ordered)),
             table(ordered.head(MOST_PEAKS), "memory.summary", _SUMMARY),
         )
@@ -96,7 +97,7 @@ def payload(run: Run) -> Memory:
         _allocator(run, row, drawn, rows.get(row["memory_id"], _NO_ROWS), limit)
         for row in ordered.to_dict("records")
     ]
-    return Memory(empty=None, of=host, peaks=peaks, ids=ids)
+    return Memory(empty=None, of=host_name, peaks=peaks, ids=ids, host=host.over_cell(run))
 
 
 def _in_order(summary: pd.DataFrame) -> pd.DataFrame:
@@ -121,9 +122,9 @@ def _natural(name: str) -> list[tuple[bool, int, str]]:
     return key
 
 
-def nothing(empty: Empty | None = None) -> Memory:
+def nothing(empty: Empty | None = None, over_cell: OverCell | None = None) -> Memory:
     """The part without allocators."""
-    return Memory(empty=empty, of="", peaks=None, ids=[])
+    return Memory(empty=empty, of="", peaks=None, ids=[], host=over_cell)
 
 
 def _of_largest(run: Run, allocators: int) -> str:

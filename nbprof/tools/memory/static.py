@@ -9,9 +9,11 @@ from nbprof.display.categories import HEAP
 from nbprof.tools.parts import Table
 
 if TYPE_CHECKING:
+    from nbprof.tools.memory.parts import Memory
     from nbprof.tools.payloads import Payload
 
 _ROWS = 10
+_SIZES = ("first_bytes", "peak_bytes", "last_bytes", "growth_bytes_per_step")
 
 
 def html(payload: Payload) -> str:
@@ -28,6 +30,7 @@ def html(payload: Payload) -> str:
                 _row(each.memory_id, each.peak_bytes, each.capacity_bytes, each.peak_time_ms)
             )
     html = markup.table("Peak memory", "", ["Memory", "Peak", "Capacity", "At ms"], rows, "lrrr")
+    html += _host(memory)
     if not memory.ids:
         return html
     roles = memory.ids[0].roles
@@ -44,6 +47,19 @@ def html(payload: Payload) -> str:
     blocks = [_block(table, row) for row in range(min(table.rows, _ROWS))]
     heads = ["Op", "Shape", "Allocated", "", "% of peak"]
     return html + markup.table("Live at the peak", memory.ids[0].memory_id, heads, blocks, "llrlr")
+
+
+def _host(memory: Memory) -> str:
+    """Host memory, a row a process; "" where it is unknown."""
+    if memory.host is None:
+        return ""
+    table = memory.host.processes
+    rows = []
+    for row in range(min(table.rows, _ROWS)):
+        sizes = [table.cell(key, row) for key in _SIZES]
+        rows.append([markup.text(table.cell("name", row)), *map(wording.size, sizes)])
+    heads = [table.head(key).label for key in ("name", *_SIZES)]
+    return markup.table("Host memory over the cell", "", heads, rows, "l" + "r" * len(_SIZES))
 
 
 def _row(memory_id: str, peak: Any, capacity: Any, time_ms: Any) -> list[str]:

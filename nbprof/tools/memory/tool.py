@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from nbprof.tools.common import by_torch
 from nbprof.tools.header import out_of_memory
-from nbprof.tools.memory import figure, payload, static
+from nbprof.tools.memory import figure, host, payload, static
 from nbprof.tools.tool import Tool, Top, cached_part
 
 if TYPE_CHECKING:
@@ -15,10 +15,14 @@ if TYPE_CHECKING:
 
 def _has(run: Run) -> bool:
     """Not where nothing can be asked for that records it: of the CPU only PyTorch has memory events
-    that are left out unless asked for.
+    that are left out unless asked for. Host memory is sampled in cells of any framework.
     """
     return (
-        by_torch(run) or not run.devices.empty or not run.memory_summary.empty or out_of_memory(run)
+        by_torch(run)
+        or not run.devices.empty
+        or not run.memory_summary.empty
+        or host.is_drawn(run)
+        or out_of_memory(run)
     )
 
 
