@@ -65,6 +65,18 @@ class Ops(Framed):
         """
         return self._profile.run.ops_with_idle.copy()
 
+    @property
+    def tree(self) -> pd.DataFrame:
+        """Self time as a tree: modules, the ops in them, and the kernels that these launched.
+
+        Modules are those of PyTorch by their class, where `with_stack` recorded them, else the name
+        scopes of the ops. A row comes before those in it, the device first, most time first.
+        """
+        from nbprof.analysis.ops import op_tree
+
+        run = self._profile.run
+        return op_tree.frame(run.ops, run.kernels, run.torch_ops_by("module"))
+
     def by_type(self) -> pd.DataFrame:
         """Ops summed up by type, with their number: the table's By type. Idle is excluded."""
         return ops.by_type(self._profile.run.ops)
