@@ -27,7 +27,7 @@ _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
 class Frame(NamedTuple):
-    """What stands in a stack."""
+    """A function, module, op or kernel."""
 
     name: str
     file: str = ""
@@ -103,10 +103,10 @@ class Stacks:
         """A profile for each series, with a sample for each stack."""
         frames = []
         for frame in self.frames:
-            known: dict[str, Any] = {"name": frame.name}
+            entry: dict[str, Any] = {"name": frame.name}
             if frame.file:
-                known |= {"file": frame.file, "line": frame.line}
-            frames.append(known)
+                entry |= {"file": frame.file, "line": frame.line}
+            frames.append(entry)
         profiles = []
         for series in self.series:
             stacks = [stack for stack in self.stacks if stack.series == series]

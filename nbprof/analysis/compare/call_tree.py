@@ -55,7 +55,7 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True)
 class CallTree:
-    """Calls of a run as a tree.
+    """The call tree of one run.
 
     Attributes
     ----------
