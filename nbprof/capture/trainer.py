@@ -28,7 +28,7 @@ _UNUSED, _DONE = "unused", "done"
 class TrainerSteps:
     """Records the same steps of each training, by the trainer's own numbers.
 
-    A step lasts from the end of the one before, so that the wait for its batch is in it. What lies
+    A step lasts from the end of the one before, so that the wait for its batch is in it. Work
     between steps, such as an evaluation, is in none.
 
     Parameters

@@ -63,7 +63,7 @@ class CallTree:
         Row of the caller, which comes earlier; -1 for none.
     nodes : list of Frame
     keys : list of tuple of str
-        What a node of another run must have to be the same below the same caller.
+        Equal for the same node of another run, below the same caller.
     self_ms, total_ms : float64[n]
         Per step, or of the recording.
     self_variance, total_variance : float64[n]
