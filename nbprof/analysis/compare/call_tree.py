@@ -75,7 +75,7 @@ class CallTree:
     has_copy_numbers : bool
         Whether names may end in a number that counts copies, as those of ops do.
     reason : str
-        Why there is no tree; empty where there is one.
+        Why the tree is missing; empty where it is not.
     """
 
     parent: Int32s = field(default_factory=lambda: np.zeros(0, np.int32))
