@@ -84,7 +84,9 @@ class Callback(_base()):  # type: ignore[misc]
         super().__init__()
         owner = "nbprof.lightning.Callback"
         chosen = {**options, "logdir": logdir}
-        self._steps = TrainerSteps("Trainer of Lightning", "Trainer.fit", owner, steps, say, chosen)
+        self._steps = TrainerSteps(
+            "steps of the Trainer of Lightning", "Trainer.fit", owner, steps, say, chosen
+        )
 
     @property
     def runs(self) -> list[Path]:

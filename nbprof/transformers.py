@@ -71,7 +71,7 @@ class Callback(TrainerCallback):  # type: ignore[misc,unused-ignore]
         owner = "nbprof.transformers.Callback"
         chosen = {**options, "logdir": logdir}
         self._steps = TrainerSteps(
-            "Trainer of Transformers", "Trainer.train", owner, steps, say, chosen
+            "steps of the Trainer of Transformers", "Trainer.train", owner, steps, say, chosen
         )
 
     @property

@@ -33,8 +33,8 @@ class TrainerSteps:
 
     Parameters
     ----------
-    trainer : str
-        Whose steps these are, as "Trainer of Transformers".
+    origin : str
+        How the receipt says that steps were found.
     loop : str
         The call that trains, as "Trainer.train".
     owner : str
@@ -54,14 +54,14 @@ class TrainerSteps:
 
     def __init__(
         self,
-        trainer: str,
+        origin: str,
         loop: str,
         owner: str,
         steps: tuple[int, int] | int | str,
         say: Callable[[str], Any],
         options: dict[str, Any],
     ) -> None:
-        self._origin, self._loop, self._say = f"steps of the {trainer}", loop, say
+        self._origin, self._loop, self._say = origin, loop, say
         if isinstance(steps, int) and not isinstance(steps, bool):
             steps = (steps, steps)
         if steps in (None, ALL):
