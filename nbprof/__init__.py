@@ -85,7 +85,7 @@ def __getattr__(name: str) -> Any:
 
         with importing():
             return getattr(import_module(_MODULE_OF[name]), name)
-    if name in ("cache", "capture", "keras", "torch"):
+    if name in ("cache", "capture", "keras", "lightning", "torch", "transformers"):
         from importlib import import_module
 
         return import_module(f"nbprof.{name}")

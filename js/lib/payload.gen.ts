@@ -1097,6 +1097,8 @@ export interface Pair {
   kernels: Table;
   kernels_left_out: number;
   small_us: SmallChanges;
+  calls: ComparedCalls[];
+  calls_reason: string;
   memory: ComparedMemory;
   markdown: string;
 }
@@ -1136,6 +1138,15 @@ export interface ComparedFinding {
 export interface SmallChanges {
   ops: number;
   kernels: number;
+}
+
+/** The calls of two runs as one tree. See nbprof.tools.compare.parts. */
+export interface ComparedCalls {
+  id: "python" | "device" | "host";
+  label: string;
+  per_step: boolean;
+  calls: Table;
+  left_out: number;
 }
 
 /** Memory before and after. See nbprof.tools.compare.parts. */

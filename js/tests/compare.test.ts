@@ -3,6 +3,8 @@ import type { Compare, ComparedCategory, Pair, Table } from "../lib/payload.js";
 import { largestOf } from "../lib/rows.js";
 import {
   axisEnd,
+  boxes,
+  callsOf,
   categoryRows,
   changed,
   compact,
@@ -11,6 +13,7 @@ import {
   labelEvery,
   mean,
   pairOf,
+  pathOf,
   percentOf,
   picked,
   withSign,
@@ -44,6 +47,8 @@ const made = (before: number, after: number, categories: ComparedCategory[] = []
   kernels: NO_TABLE,
   kernels_left_out: 0,
   small_us: { ops: 0, kernels: 0 },
+  calls: [],
+  calls_reason: "",
   memory: { roles: NO_TABLE, moment: "", reason: "", stacks: NO_TABLE, stacks_left_out: 0, stacks_reason: "" },
   markdown: "",
 });
@@ -185,5 +190,53 @@ describe("changes of memory", () => {
     expect(withSign("−4.0", -4096)).toBe("−4.0");
     expect(withSign("0.00", 1)).toBe("0.00");
     expect(withSign("–", Number.NaN)).toBe("–");
+  });
+});
+
+describe("the flame graph of the difference", () => {
+  // main calls train, which is slower, and save, which is gone.
+  const calls: Table = {
+    columns: [],
+    rows: 4,
+    data: {
+      _parent: new Int32Array([-1, 0, 0, -1]),
+      _chance: new Uint8Array([0, 0, 0, 1]),
+      before_total_ms: new Float64Array([8, 4, 2, 2]),
+      after_total_ms: new Float64Array([9, 9, Number.NaN, 1]),
+      self_change_ms: new Float64Array([-2, 5, -2, 40]),
+    },
+  };
+
+  it("has boxes as wide as their time in one run, within their caller", () => {
+    expect(boxes(callsOf(calls, "after"), -1)).toEqual([
+      { row: 0, left: 0, width: 0.9, level: 0 },
+      { row: 1, left: 0, width: 0.9, level: 1 },
+      { row: 3, left: 0.9, width: 0.1, level: 0 },
+    ]);
+    const before = boxes(callsOf(calls, "before"), -1);
+    expect(before.map(({ row }) => row)).toEqual([0, 1, 2, 3]);
+    expect(before[2]).toMatchObject({ left: 0.4, width: 0.2, level: 1 });
+  });
+
+  it("fills the width with the call that was chosen", () => {
+    expect(boxes(callsOf(calls, "before"), 0).map(({ left, width }) => [left, width])).toEqual([
+      [0, 1],
+      [0, 0.5],
+      [0.5, 0.25],
+    ]);
+  });
+
+  it("scales colours by the largest change that is more than chance", () => {
+    expect(callsOf(calls, "after").most).toBe(5);
+  });
+
+  it("is empty for a run without these calls", () => {
+    const none = { ...calls, data: { ...calls.data, after_total_ms: new Float64Array(4).fill(Number.NaN) } };
+    expect(boxes(callsOf(none, "after"), -1)).toEqual([]);
+  });
+
+  it("knows the callers of a call", () => {
+    const names = ["main", "train", "save", "other"];
+    expect(pathOf(callsOf(calls, "after"), 2, (row) => names[row] as string)).toEqual(["main", "save"]);
   });
 });

@@ -30,8 +30,17 @@ def input_of(iterable: Iterable[T]) -> Iterable[T]:
     return iterable
 
 
-class _Root:
-    """One marker of the user, from ``nbprof.step`` or ``nbprof.steps``."""
+class Root:
+    """One marker of a step, from ``nbprof.step``, ``nbprof.steps`` or a trainer's callback.
+
+    Parameters
+    ----------
+    name : str
+    number : int, optional
+        Of the step in the trace; that of the clock when left out.
+    origin : str
+        How the receipt says that the step was found.
+    """
 
     def __init__(self, name: str, number: int | None, origin: str) -> None:
         self.name = name
@@ -236,7 +245,7 @@ def step(name: str = "train", step_num: int | None = None) -> Iterator[None]:
     ...     with nbprof.step():
     ...         pass
     """
-    root = _Root(name, step_num, "marked by nbprof.step")
+    root = Root(name, step_num, "marked by nbprof.step")
     try:
         yield
     except BaseException:
@@ -295,7 +304,7 @@ def _rounds(
     if clock is not None:
         clock.bounds(LOOP)
     while True:
-        root = _Root(name, None, "marked by nbprof.steps")
+        root = Root(name, None, "marked by nbprof.steps")
         loop = _loop(sys._getframe(1)) if root.clock is not None else _NO_LOOP
         try:
             with root.waiting():
@@ -336,7 +345,7 @@ class AsyncSteps(AsyncIterator[T]):
         if clock is not None:
             clock.bounds(LOOP)
         self._name = name
-        self._root: _Root | None = None
+        self._root: Root | None = None
         self._loop = 0
         """The identity of the frame of the loop; 0 where something else asks for the items."""
 
@@ -353,7 +362,7 @@ class AsyncSteps(AsyncIterator[T]):
     async def _next(self) -> T:
         __tracebackhide__ = True
         self._close("done")
-        root = _Root(self._name, None, "marked by nbprof.steps")
+        root = Root(self._name, None, "marked by nbprof.steps")
         try:
             with root.waiting():
                 item = await anext(self._iterator)

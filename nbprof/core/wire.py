@@ -246,6 +246,18 @@ def write_varint(value: int) -> bytes:
     return bytes(result)
 
 
+def number_field(number: int, value: int) -> bytes:
+    """A field of a number; nothing where that is 0, which is what a missing field means."""
+    if value:
+        return write_varint(number << 3 | VARINT) + write_varint(value)
+    return b""
+
+
+def bytes_field(number: int, data: bytes) -> bytes:
+    """A field of bytes, a text or a message."""
+    return write_varint(number << 3 | LENGTH) + write_varint(len(data)) + data
+
+
 def packed(buf: Bytes, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_]]:
     """The numbers in packed fields of varints, the index of the first number of each field (and the
     total), and a mask of the fields that are complete.

@@ -226,6 +226,34 @@ class Comparison(ShownByMarimo):
         """Time of each GPU kernel before and after, by name; otherwise like `ops`."""
         return analysis.kernels(*self._sides[:2])
 
+    @property
+    def python(self) -> pd.DataFrame:
+        """Sampled Python functions of both runs as one tree, each before those that it calls: ms
+        per counted step where both runs have steps, else in the whole profile.
+
+        A function is the same if its name, its file and its callers are. Each sample counts for the
+        step in which it was taken, so that a change has a 95 % Welch interval, as the categories
+        have; with fewer than five steps or samples, there is none.
+        Empty unless both runs were sampled.
+        """
+        return analysis.python(*self._sides[:2])
+
+    @property
+    def device_ops(self) -> pd.DataFrame:
+        """Modules (or name scopes), ops and kernels of both runs on devices as one tree, otherwise
+        as `python`; times are over all steps, as those of `ops`, and have no interval.
+        """
+        before, after = self._sides[:2]
+        return analysis.op_calls(before, after, "device")
+
+    @property
+    def host_ops(self) -> pd.DataFrame:
+        """The same of ops on the host, which have no kernels: modules (or name scopes) and the ops
+        in them.
+        """
+        before, after = self._sides[:2]
+        return analysis.op_calls(before, after, "host")
+
     def payload(self, events: int | None = None) -> Payload:
         """The dashboard of the second run with up to `events` trace events, and its tab Compare."""
         from nbprof.tools.compare import payload as view

@@ -629,6 +629,39 @@ class Profile:
             file.write(page)
         return target
 
+    def log_to(self, tracker: Any, step: int | None = None, *, redact: Redact = False) -> None:
+        """Log key figures, verdict and findings, and the HTML report to the active run of an
+        experiment tracker.
+
+        Key figures that are known become metrics, such as `nbprof/step_time_ms`, those of
+        `nbprof.compare(a, b).figures`. MLflow gets the report and `nbprof.brief` as artifacts,
+        Weights & Biases the report as a panel and both as an artifact; TensorBoard shows the brief
+        as text, and the report is saved in the folder `nbprof` next to its events.
+
+        Parameters
+        ----------
+        tracker : module, run or SummaryWriter
+            The module `mlflow`, the module `wandb` or a run of it, or a `SummaryWriter` of
+            `torch.utils.tensorboard` or `tensorboardX`.
+        step : int, optional
+            The step of the training that the metrics are logged at.
+        redact : bool or path
+            Pseudonyms instead of names, as `save` has them.
+
+        Raises
+        ------
+        NbprofError
+            The tracker is unknown, or has no active run.
+
+        Examples
+        --------
+        >>> with mlflow.start_run():        # doctest: +SKIP
+        ...     p.log_to(mlflow)
+        """
+        from nbprof.profiles import trackers
+
+        trackers.log(self, tracker, step, redact)
+
     def _display_(self) -> Any:
         # marimo asks this, and draws widgets.
         return self.widget()

@@ -8,8 +8,15 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nbprof.analysis.compare.compare import Side, SideMemory
+import pandas as pd
+
+from nbprof.analysis.compare import call_tree
+from nbprof.analysis.compare.call_tree import CallTree
+from nbprof.analysis.compare.compare import NO_SAMPLES, Side, SideMemory
+from nbprof.analysis.steps.step_rows import step_bounds
+from nbprof.analysis.steps.steps import counted
 from nbprof.core.guard import FrameError
+from nbprof.dialects.environment import origin_ns
 from nbprof.tools import header
 
 if TYPE_CHECKING:
@@ -52,6 +59,8 @@ def _side(run: Run, label: str) -> Side:
         workers=max(workers, default=None),
         bare=run.bare_steps,
         memory=cache(lambda: _memory(run)),
+        python=cache(lambda per_step: _python(run, per_step=per_step)),
+        op_tree=cache(lambda: _op_tree(run)),
         **of_capture,
     )
 
@@ -69,6 +78,26 @@ def _memory(run: Run) -> SideMemory:
     except FrameError as error:
         # The rest of the comparison does not depend on it.
         return SideMemory(failure=str(error))
+
+
+def _python(run: Run, *, per_step: bool) -> CallTree:
+    if run.python is None:
+        return CallTree(reason=NO_SAMPLES)
+    if not per_step:
+        return call_tree.of_python(run.python, None)
+    if run.parts is not None or len(run.hosts) != 1:
+        return CallTree(reason="the steps of several hosts are not those of the sampled process")
+    origin = origin_ns(run.trace)
+    if not origin:
+        return CallTree(reason="the file does not say when its steps ran")
+    start, end = (bound // 1000 + origin for bound in step_bounds(counted(run.steps)))
+    return call_tree.of_python(run.python, (start, end))
+
+
+def _op_tree(run: Run) -> pd.DataFrame:
+    from nbprof.analysis.ops import op_tree
+
+    return op_tree.frame(run.ops_in_steps, run.kernels_in_steps, run.torch_ops_by("module"))
 
 
 def _environment(run: Run) -> dict[str, Any]:

@@ -45,7 +45,43 @@ _CHANGE = [
     ),
 ]
 
+
+def _per_step(name: str, label: str, help: str) -> Col:
+    return _number(name, "ms", label, help, 3)
+
+
+_CALLS = [
+    count("parent", "Caller", "Row of the frame around it; -1 for the outermost ones."),
+    count("depth", "Depth", "Number of frames around it."),
+    text("name", "Frame", "Function; module, op or kernel.", "code"),
+    text("file", "File", "File of the function after the change; empty for ops.", "code"),
+    count("line", "Line", "First line of the function after the change; NA for ops.", "Int64"),
+    text("state", "State", "both, new (not before) or gone (not after)."),
+    _per_step(
+        "before_self_ms",
+        "Self before",
+        "Time in it alone before: per step if both runs have steps, else in the whole profile.",
+    ),
+    _per_step("after_self_ms", "Self after", "The same after."),
+    _per_step("before_total_ms", "Before", "Time before, with what it calls."),
+    _per_step("after_total_ms", "After", "The same after."),
+    _per_step("self_change_ms", "Self change", "Self time after minus before; NA counts as 0."),
+    _per_step(
+        "self_margin_ms",
+        "Self ±",
+        "Half the width of the 95 % interval of that (Welch); NA for ops, and of fewer than five"
+        " steps or samples.",
+    ),
+    Col("self_real", "boolean", "", "Self real", "Whether that interval excludes 0.", "bool", None),
+    _per_step("change_ms", "Change", "Total time after minus before; NA counts as 0."),
+    _per_step("margin_ms", "±", "Half the width of the 95 % interval of that, likewise."),
+    _real("Whether that interval excludes 0; missing without an interval."),
+]
+
 SCHEMA: dict[str, list[Col]] = {
+    "comparison.python": _CALLS,
+    "comparison.device_ops": _CALLS,
+    "comparison.host_ops": _CALLS,
     "comparison.verdict": [
         text("verdict", "Verdict", "real, some, typical, serial, chance, none, same or unknown."),
         text("headline", "Headline", "The verdict in one sentence."),

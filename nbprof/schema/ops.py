@@ -74,6 +74,15 @@ SCHEMA: dict[str, list[Col]] = {
         ),
         *_FOLDED,
     ],
+    "ops.tree": [
+        _WHERE,
+        count("parent", "Parent", "Row of the module or op around it; -1 for the outermost ones."),
+        count("depth", "Depth", "Number of modules and ops around it."),
+        text("kind", "Kind", "module (of PyTorch, or a name scope), op or kernel."),
+        text("name", "Name", "Class of the module or part of the scope; op; kernel.", "code"),
+        us("self_us", "Self µs", "Self time outside of what is in it."),
+        us("total_us", "Total µs", "The same with what is in it."),
+    ],
 }
 
 _OPS_WHERE_KNOWN = [

@@ -450,8 +450,10 @@ def test_frames_are_as_declared(times):
         "allocator": compare_memory.stacks(a.memory(), b.memory()),
         **{
             name: getattr(compare, name)(a, b)
-            for name in ("figures", "steps", "categories", "ops", "kernels")
+            for name in ("figures", "steps", "categories", "ops", "kernels", "python")
         },
+        "device_ops": compare.op_calls(a, b, "device"),
+        "host_ops": compare.op_calls(a, b, "host"),
     }
     assert set(frames) == set(below("comparison."))
     for name, frame in frames.items():

@@ -325,7 +325,7 @@ class TestProfile:
         written = json.loads(target.read_text("utf-8"))
         (calls,) = written["profiles"]
         frames = written["shared"]["frames"]
-        assert (calls["type"], calls["unit"]) == ("sampled", "milliseconds")
+        assert (calls["type"], calls["unit"]) == ("sampled", "nanoseconds")
         assert calls["endValue"] == pytest.approx(sum(calls["weights"]))
         functions = p.python.functions.set_index("function")
         own, whole = dict.fromkeys(functions.index, 0.0), dict.fromkeys(functions.index, 0.0)
@@ -334,6 +334,7 @@ class TestProfile:
             own[names[-1]] += weight
             for name in set(names):
                 whole[name] += weight
+        own, whole = ({name: ns / 1e6 for name, ns in each.items()} for each in (own, whole))
         assert own == pytest.approx(functions["self_ms"].to_dict())
         assert whole == pytest.approx(functions["total_ms"].to_dict())
 

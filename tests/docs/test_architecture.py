@@ -22,4 +22,5 @@ def test_every_room_is_in_the_contract_and_says_what_it_is_for():
     # A house of few rooms, each with a sign at its door: 17, a front door each for the shell, for CI
     # and for assistants, and the engine room.
     assert len(list((ROOT / "nbprof").glob("*/__init__.py"))) <= 21
-    assert len([path for path in (ROOT / "nbprof").glob("*.py") if path.stem != "__init__"]) <= 5
+    # Among the modules are those named after libraries whose trainers call nbprof.
+    assert len([path for path in (ROOT / "nbprof").glob("*.py") if path.stem != "__init__"]) <= 7

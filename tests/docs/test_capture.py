@@ -65,7 +65,8 @@ def test_the_sentences_on_steps_are_those_that_are_said():
 
     room = Path(nbprof.capture.__path__[0])
     source = "\n".join(
-        path.read_text() for path in [*room.glob("*.py"), room.parent / "core" / "sidecar.py"]
+        path.read_text()
+        for path in [*room.glob("*.py"), *room.parent.glob("*.py"), room.parent / "core/sidecar.py"]
     )
     said = [row[2].strip("`").removeprefix("steps: ") for row in rows("Steps")]
     assert len(said) >= 6
@@ -98,6 +99,13 @@ def test_the_code_of_the_page_runs(tmp_path, monkeypatch, capsys):
     line = re.search(r"^    (nbprof: .*?) in logs", PAGE.read_text(), re.MULTILINE)[1]
     assert f"{line} in {tmp_path / 'logs'}" in capsys.readouterr().out
     assert (tmp_path / "report.html").exists()
+
+
+def test_code_with_other_libraries_compiles():
+    blocks = re.findall(r"```py\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        compile(block, str(PAGE), "exec")
 
 
 @pytest.mark.parametrize(

@@ -475,6 +475,35 @@ def test_tables_of_memory_are_filtered_by_op(page, tmp_path):
     assert page.problems == []
 
 
+def test_calls_of_two_runs_are_one_flame_graph_that_is_used_by_keyboard(page, tmp_path):
+    data = Path(__file__).resolve().parents[1] / "data" / "xspace"
+    runs = [data / f"{name}.xplane.pb" for name in ("tf_slow", "tf_mended")]
+    compared = nbprof.compare(*runs)
+    open_page(page, compared.save(tmp_path / "compared.html"), width=420, height=800)
+    graph = page.get_by_role("tree", name="Ops on host, after")
+    graph.focus()
+    current = graph.locator(".fb.cur")
+    first = current.inner_text()
+    assert graph.get_attribute("aria-activedescendant") == current.get_attribute("id")
+    assert re.fullmatch(r"PyFunc −\d+\.\d\d", first)
+    page.keyboard.press("ArrowRight")
+    assert current.inner_text().startswith("Iterator::Root::Prefetch::ParallelMapV2 +")
+    page.keyboard.press("Enter")
+    assert graph.locator(".fb").count() == 1
+    page.keyboard.press("Escape")
+    assert graph.locator(".fb").count() > 1
+    page.get_by_role("radio", name="As before").click()
+    before = page.get_by_role("tree", name="Ops on host, before")
+    assert "Iterator::Root::Map −" in before.inner_text()
+    listed = page.get_by_role("grid", name="Ops on host: calls that changed most")
+    row = listed.locator("tbody tr").first.locator("td").all_inner_texts()
+    largest = compared.host_ops.iloc[0]
+    assert row[0].split() == ["Iterator::Root::Map", "gone"]
+    assert row[3] == f"−{-largest['self_change_ms']:.3f}"
+    assert violations(page) == []
+    assert page.problems == []
+
+
 def test_memory_of_two_snapshots_is_compared(page, tmp_path):
     paths = []
     for name, logged in (("early", 2), ("late", 9)):

@@ -1,7 +1,8 @@
 /** What Compare draws, without drawing it. */
 
+import { numberAt } from "../../lib/codec.js";
 import { MISSING, num, signed } from "../../lib/format.js";
-import type { Compare, ComparedCategory, Pair } from "../../lib/payload.js";
+import type { Compare, ComparedCategory, Pair, Table } from "../../lib/payload.js";
 import { CATEGORIES, type CategoryKey } from "../../lib/payload.js";
 import { niceMax, ticks } from "../../lib/scale.js";
 import { capital, unitOf } from "../../lib/unit.js";
@@ -123,3 +124,70 @@ export function compact(value: number | null, digits: number): string {
 /** The text of a change, with a plus where it is one: the minus is part of it already. */
 export const withSign = (text: string, change: number): string =>
   change > 0 && /[1-9]/.test(text) ? `+${text}` : text;
+
+/** A tree of calls with the time that gives each its width. */
+export interface Calls {
+  parent(row: number): number;
+  /** The calls of a row, longest of both runs first; of -1 the outermost ones. */
+  inside(row: number): readonly number[];
+  time(row: number): number;
+  /** The largest change of self time that is more than chance. */
+  most: number;
+}
+
+/** The calls of a table with the times of one side. */
+export function callsOf({ data, rows }: Table, side: "before" | "after"): Calls {
+  const inside = new Map<number, number[]>();
+  let most = 0;
+  for (let row = 0; row < rows; row++) {
+    const caller = numberAt(data["_parent"], row);
+    const siblings = inside.get(caller);
+    if (siblings) siblings.push(row);
+    else inside.set(caller, [row]);
+    if (!numberAt(data["_chance"], row)) most = Math.max(most, Math.abs(numberAt(data["self_change_ms"], row)) || 0);
+  }
+  return {
+    parent: (row) => numberAt(data["_parent"], row),
+    inside: (row) => inside.get(row) ?? [],
+    time: (row) => numberAt(data[`${side}_total_ms`], row) || 0,
+    most,
+  };
+}
+
+export interface CallBox {
+  row: number;
+  /** Parts of the whole width. */
+  left: number;
+  width: number;
+  level: number;
+}
+
+/** Narrower boxes cannot be seen, at least not with what they call. */
+const LEAST_WIDTH = 0.002;
+
+/** A box for each call that can be seen below `root` (-1: all), which fills the width. */
+export function boxes(calls: Calls, root: number): CallBox[] {
+  const first = root < 0 ? calls.inside(-1) : [root];
+  const whole = first.reduce((sum, row) => sum + calls.time(row), 0);
+  const placed: CallBox[] = [];
+  const place = (rows: readonly number[], start: number, level: number): void => {
+    let left = start;
+    for (const row of rows) {
+      const width = calls.time(row) / whole;
+      if (width >= LEAST_WIDTH) {
+        placed.push({ row, left, width, level });
+        place(calls.inside(row), left, level + 1);
+      }
+      left += width;
+    }
+  };
+  if (whole > 0) place(first, 0, 0);
+  return placed;
+}
+
+/** What `nameOf` says of a call and its callers, the outermost first. */
+export function pathOf(calls: Calls, row: number, nameOf: (row: number) => string): string[] {
+  const path: string[] = [];
+  for (let each = row; each >= 0; each = calls.parent(each)) path.unshift(nameOf(each));
+  return path;
+}

@@ -11,6 +11,7 @@ import { cells, missingNote, plainTable } from "../breakdown.js";
 import { adviceCard } from "../overview/view.js";
 import { changes } from "./changes.js";
 import { averages, categoryTable, figures, stepDots } from "./draw.js";
+import { flame } from "./flame.js";
 import { memory } from "./memory.js";
 import { categoryRows, pairOf, picked } from "./model.js";
 
@@ -141,6 +142,7 @@ export const render: View = (el, context) => {
       times(part, pair, context),
       ...[advised(pair, context)].filter((section) => section !== null),
       changes(pair, context, pair.after === part.home),
+      ...flame(pair, context),
       ...memory(pair, context),
       nextStep(part, pair, context),
     );

@@ -19,6 +19,8 @@ from nbprof.activity import copies
 from nbprof.activity.activity import CATEGORIES, CATEGORY_OF_CLASS
 from nbprof.activity.unit import ITERATION, Unit, best
 from nbprof.activity.unit import STEP as STEPS
+from nbprof.analysis.compare import call_tree
+from nbprof.analysis.compare.call_tree import CallTree, plain_name
 from nbprof.analysis.compare.welch import Difference, Floats, welch
 from nbprof.analysis.figures import mean, percent, ratio
 from nbprof.analysis.steps.bare import BareSteps
@@ -29,6 +31,7 @@ from nbprof.schema import frames
 STEP = "step_time"
 BARE, RECORDED = "bare", "recorded"
 PEAK, SNAPSHOT, PLAN = "peak", "snapshot", "plan"
+NO_SAMPLES = "Python was not sampled"
 _NOT_TIMED = "the recording did not time the steps of the cell"
 _COLLECTIVE = re.compile(
     r"nccl|rccl|hccl|nvshmem|all[-_]?reduce|all[-_]?gather|reduce[-_]?scatter|all[-_]?to[-_]?all"
@@ -39,8 +42,6 @@ _COPY_IN = re.compile(r"memcpy\s*(hto?d|h2d)|infeed", re.IGNORECASE)
 _COPY_OUT = re.compile(r"memcpy\s*(dto?h|d2h)|outfeed", re.IGNORECASE)
 _COPY_WITHIN = re.compile(r"memcpy\s*(dto?d|d2d|ptop|p2p)", re.IGNORECASE)
 _LAUNCH = re.compile(r"(cuda|hip)Launch|KernelLaunch|ExecutorState::Process", re.IGNORECASE)
-# Suffixes by which frameworks make names unique: model/dense_3/MatMul, fusion.12.
-_COPY_NUMBER = re.compile(r"[_.]\d+(?=$|[/:\[])")
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,10 @@ class Side:
         Options of the recording that cost time, by name; empty where not known.
     memory : callable
         Returns the memory of the run, which not every comparison needs.
+    python : callable
+        Returns the sampled functions of the run, per step if its argument is true.
+    op_tree : callable
+        Returns the rows of `p.ops.tree`.
     """
 
     label: str
@@ -138,6 +143,8 @@ class Side:
     bare: BareSteps = field(default_factory=lambda: BareSteps(reason=_NOT_TIMED))
     options: Mapping[str, str] = field(default_factory=dict)
     memory: Callable[[], SideMemory] = SideMemory
+    python: Callable[[bool], CallTree] = lambda _: CallTree(reason=NO_SAMPLES)
+    op_tree: Callable[[], pd.DataFrame] = lambda: frames.empty("ops.tree")
 
     @property
     def times(self) -> Floats:
@@ -400,6 +407,43 @@ def per_step(before: Side, after: Side) -> bool:
     return len(before.steps) > 0 and len(after.steps) > 0 and comparable(before, after)
 
 
+def python(before: Side, after: Side) -> pd.DataFrame:
+    """Sampled Python functions of both runs: ms per counted step where both have steps, else in the
+    whole profile. Empty unless both were sampled; `why_no_python` says why.
+    """
+    if why_no_python(before, after):
+        return frames.empty("comparison.python")
+    trees = [side.python(python_per_step(before, after)) for side in (before, after)]
+    return call_tree.compared(*trees)
+
+
+def python_per_step(before: Side, after: Side) -> bool:
+    """True if times of functions are per step: both runs have counted steps of one unit."""
+    counts = [len(counted(side.steps)) for side in (before, after)]
+    return min(counts) > 0 and comparable(before, after)
+
+
+def why_no_python(before: Side, after: Side) -> str:
+    """Why the functions of two runs cannot be compared; empty if they can."""
+    per_step = python_per_step(before, after)
+    reasons = []
+    for side in (before, after):
+        reason = side.python(per_step).reason
+        if reason:
+            reasons.append(f"{side.label}: {reason}")
+    return "; ".join(reasons)
+
+
+def op_calls(before: Side, after: Side, run_on: str) -> pd.DataFrame:
+    """Modules, ops and kernels of both runs: ms per step if both have steps, else in the whole
+    profile. Empty if neither has ops on this side.
+    """
+    trees = []
+    for side, scale in zip((before, after), _scales(before, after), strict=True):
+        trees.append(call_tree.of_ops(side.op_tree(), run_on, scale))
+    return call_tree.compared(*trees)
+
+
 def _scales(before: Side, after: Side) -> tuple[float, float]:
     # Of all steps, as the overview has it: what ops are in the profile, warm-up included, is in
     # these steps.
@@ -503,13 +547,6 @@ def _renamed(
         by_plain_name.append(pd.Series(part.index, index=key)[~key.duplicated(keep=False)])
     pairs = by_plain_name[1].to_frame("b").join(by_plain_name[0].rename("a"), how="inner")
     return dict(zip(pairs["b"].astype(int), pairs["a"].astype(int), strict=True))
-
-
-def plain_name(op: str) -> str:
-    """The name of an op without the numbers that count copies: `model_1/dense_3/MatMul` is
-    `model/dense/MatMul`.
-    """
-    return _COPY_NUMBER.sub("", str(op))
 
 
 def _ordered(table: pd.DataFrame, columns: list[str], name: str) -> pd.DataFrame:

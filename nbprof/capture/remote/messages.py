@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nbprof.core.wire import LENGTH, VARINT, fields, write_varint
+from nbprof.core.wire import LENGTH, VARINT, bytes_field, fields, number_field
 
 PROFILE = "/tensorflow.ProfilerService/Profile"
 TERMINATE = "/tensorflow.ProfilerService/Terminate"
@@ -52,26 +52,26 @@ class ProfileRequest:
         """The message on the wire."""
         options = b"".join(
             (
-                number(1, 1),  # include_dataset_ops
-                number(2, self.host_level),
-                number(3, self.device_level),
-                number(4, self.python_level),
-                number(5, _OPTIONS_VERSION),
-                number(7, 1),  # enable_hlo_proto
-                number(8, self.start_ns),
-                number(9, self.duration_ms),
+                number_field(1, 1),  # include_dataset_ops
+                number_field(2, self.host_level),
+                number_field(3, self.device_level),
+                number_field(4, self.python_level),
+                number_field(5, _OPTIONS_VERSION),
+                number_field(7, 1),  # enable_hlo_proto
+                number_field(8, self.start_ns),
+                number_field(9, self.duration_ms),
             )
         )
         return b"".join(
             (
-                number(1, self.duration_ms),
-                number(2, _MAX_EVENTS),
+                number_field(1, self.duration_ms),
+                number_field(2, _MAX_EVENTS),
                 text(3, TOOL),
-                chunk(4, options),
+                bytes_field(4, options),
                 text(5, self.root),
                 text(6, self.session),
                 text(7, self.host),
-                number(9, 1),  # emit_xspace: the recording comes in the answer
+                number_field(9, 1),  # emit_xspace: the recording comes in the answer
             )
         )
 
@@ -140,18 +140,6 @@ class TerminateRequest:
         return text(1, self.session)
 
 
-def number(field_: int, value: int) -> bytes:
-    """A number field; nothing where it is 0, which is what a missing field means."""
-    if value:
-        return write_varint(field_ << 3 | VARINT) + write_varint(value)
-    return b""
-
-
-def chunk(field_: int, data: bytes) -> bytes:
-    """A field of bytes or of a message."""
-    return write_varint(field_ << 3 | LENGTH) + write_varint(len(data)) + data
-
-
 def text(field_: int, value: str) -> bytes:
     """A text field, omitted if it is empty; bytes that are not Unicode are replaced."""
-    return chunk(field_, value.encode("utf-8", "replace")) if value else b""
+    return bytes_field(field_, value.encode("utf-8", "replace")) if value else b""

@@ -21,7 +21,6 @@ from nbprof.capture.place import RunFolder
 from nbprof.capture.remote import cloud_tpu
 from nbprof.capture.remote.addresses import GRPC, KINETO, SGLANG, TORCH, VLLM, parse
 from nbprof.capture.remote.client import library
-from nbprof.capture.remote.messages import chunk
 from nbprof.capture.remote.progress import Progress, Tell
 from nbprof.capture.remote.sampling import Sampling
 from nbprof.capture.remote.torch_wire import TORCH_SUFFIX
@@ -29,6 +28,7 @@ from nbprof.capture.remote.workers import Watch, Worker, Workers
 from nbprof.capture.shield import shielded
 from nbprof.core.errors import CaptureError
 from nbprof.core.receipt import Note
+from nbprof.core.wire import bytes_field
 from nbprof.frameworks.register import RECORDED
 from nbprof.sources.recording import CaptureInfo, Recording
 
@@ -240,7 +240,7 @@ def name_hosts(recorded: list[Worker]) -> None:
         try:
             with worker.file.open("rb") as old, named.open("wb") as new:
                 # The field `hostnames`, of which the first counts; fields may be in any order.
-                new.write(chunk(4, name.encode()))
+                new.write(bytes_field(4, name.encode()))
                 shutil.copyfileobj(old, new, 1 << 20)
             named.replace(worker.file)
         except OSError:

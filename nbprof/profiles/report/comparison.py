@@ -16,7 +16,7 @@ from nbprof.profiles.report.mimebundle import MIME, saved
 from nbprof.tools.canvas import WIDTH
 from nbprof.tools.compare import picture as compare_picture
 from nbprof.tools.compare import text as words
-from nbprof.tools.compare.parts import Compare, ComparedRun, Pair
+from nbprof.tools.compare.parts import Compare, ComparedCalls, ComparedRun, Pair
 from nbprof.tools.overview import static as overview_static
 from nbprof.tools.parts import Notice
 from nbprof.tools.payloads import Payload
@@ -112,6 +112,7 @@ def static_html(part: Compare, picture: bytes | None = None) -> str:
         _categories(pair),
         _changed(pair, "ops"),
         _changed(pair, "kernels"),
+        *(_calls(pair, tree) for tree in pair.calls),
         _memory(pair),
         _findings(pair),
         _next_step(after),
@@ -171,6 +172,19 @@ def _changed(pair: Pair, kind: Literal["ops", "kernels"]) -> str:
     return markup.table(
         title, f"µs{words.per(pair)}", [name, "", "Before", "After", "Change"], rows, "llrrr"
     )
+
+
+def _calls(pair: Pair, tree: ComparedCalls) -> str:
+    """The frames of a tree whose self time changed most, with their callers."""
+    rows = []
+    for call in words.calls(tree, _ROWS):
+        path = markup.name(" › ".join(call.path), 90)
+        rows.append([path, markup.text(call.state), *call.cells])
+    scope = "self time, ms in the profile"
+    if tree.per_step:
+        scope = f"self time, ms {words.unit_of(pair).per}"
+    head = ["Frame", "", "Before", "After", "Change", "± (95%)"]
+    return markup.table(f"{tree.label}: calls that changed most", scope, head, rows, "llrrrr")
 
 
 def _memory(pair: Pair) -> str:

@@ -86,6 +86,21 @@ class ComparedMemory(Part):
     """Why stacks cannot be compared although a run has a snapshot."""
 
 
+class ComparedCalls(Part):
+    """The calls of two runs as one tree."""
+
+    id: Annotated[str, '"python" | "device" | "host"']
+    label: str
+    per_step: bool
+    """Times are per step; else of the whole profile."""
+    calls: Table
+    """Without a head: `_parent`, the row of the caller, and `_chance`, 1 where the change of its
+    self time may be chance.
+    """
+    left_out: int
+    """Frames that take too little time to be drawn."""
+
+
 class Pair(Part):
     """Two runs side by side."""
 
@@ -119,6 +134,10 @@ class Pair(Part):
     kernels: Table
     kernels_left_out: int
     small_us: SmallChanges
+    calls: list[ComparedCalls]
+    """Those that a run has; Python first."""
+    calls_reason: str
+    """Why sampled functions cannot be compared although a run has some."""
     memory: ComparedMemory
     markdown: str
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import permutations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import CATEGORIES as KEYS
@@ -26,6 +27,7 @@ from nbprof.tools.common import bar
 from nbprof.tools.compare import text as compare_text
 from nbprof.tools.compare.parts import (
     Compare,
+    ComparedCalls,
     ComparedCategory,
     ComparedFigure,
     ComparedFinding,
@@ -47,6 +49,10 @@ MOST_ROWS = 1000
 """Of ops, and of kernels, of each pair: those that changed most."""
 MOST_STACKS = 200
 """Of each pair: those that changed most."""
+MOST_FRAMES = 1000
+"""Of each tree of calls: those that take longest before or after."""
+LEAST = 0.001
+"""Share of the time of both below which a call is not drawn."""
 _LONGEST = 800
 _SMALL = 500
 """Ops that changed by less than this part of the largest change are not shown at first."""
@@ -61,6 +67,20 @@ _OPS = (
     "change_us",
     "before_calls",
     "after_calls",
+)
+_CALLS = (
+    "name",
+    "file",
+    "line",
+    "state",
+    "before_self_ms",
+    "after_self_ms",
+    "self_change_ms",
+    "self_margin_ms",
+    "before_total_ms",
+    "after_total_ms",
+    "change_ms",
+    "margin_ms",
 )
 _KERNELS = ("kernel", "state", "before_us", "after_us", "change_us", "before_calls", "after_calls")
 _MOMENTS = {
@@ -164,6 +184,8 @@ def pair(sides: Sequence[Side], first: int, second: int) -> Pair:
         kernels=_table(kernels, "kernels", _KERNELS),
         kernels_left_out=max(0, len(kernels) - MOST_ROWS),
         small_us=SmallChanges(ops=small(ops), kernels=small(kernels)),
+        calls=_calls(before, after),
+        calls_reason=_why_no_python(before, after),
         memory=_memory(before, after),
         markdown="",
     )
@@ -309,6 +331,61 @@ def _table(frame: pd.DataFrame, name: str, keys: Sequence[str]) -> Table:
     categories = [KEYS.index(each) for each in rows["category"]]
     data["_category"] = pd.Series(categories, dtype="uint8").to_numpy()
     return Table(columns=heads, data=data, rows=len(rows))
+
+
+def _calls(before: Side, after: Side) -> list[ComparedCalls]:
+    """The trees that there is something to compare in."""
+    per_step = analysis.per_step(before, after)
+    trees = [
+        (
+            "python",
+            "Python",
+            analysis.python_per_step(before, after),
+            analysis.python(before, after),
+        ),
+        ("device", "Ops on device", per_step, analysis.op_calls(before, after, "device")),
+        ("host", "Ops on host", per_step, analysis.op_calls(before, after, "host")),
+    ]
+    return [_tree(*tree) for tree in trees if len(tree[-1])]
+
+
+def _tree(key: str, label: str, per_step: bool, calls: pd.DataFrame) -> ComparedCalls:
+    drawn = largest(calls)
+    real = drawn["self_real"]
+    # Of ops no change has an interval; of functions, those seen too rarely have none.
+    chance = pd.Series(False, drawn.index)
+    if real.notna().any():
+        chance = ~real.fillna(False)
+    return ComparedCalls(
+        id=key,
+        label=label,
+        per_step=per_step,
+        calls=table(drawn, "comparison.python", _CALLS).with_columns(
+            {"_parent": drawn["parent"].to_numpy(np.int32), "_chance": chance.to_numpy(np.uint8)}
+        ),
+        left_out=len(calls) - len(drawn),
+    )
+
+
+def largest(calls: pd.DataFrame) -> pd.DataFrame:
+    """The frames that can be seen in a drawing, with their callers."""
+    time = calls[["before_total_ms", "after_total_ms"]].max(axis=1).to_numpy(np.float64)
+    least = LEAST * float(time[calls["parent"].to_numpy() < 0].sum())
+    # A caller takes as long as its longest call, and comes before it.
+    rows = np.sort(np.argsort(-time, kind="stable")[:MOST_FRAMES])
+    rows = rows[time[rows] >= least]
+    number = np.full(len(calls) + 1, -1, np.int64)
+    number[rows] = np.arange(len(rows))
+    drawn = calls.iloc[rows]
+    return drawn.assign(parent=number[drawn["parent"].to_numpy()]).reset_index(drop=True)
+
+
+def _why_no_python(before: Side, after: Side) -> str:
+    """The reason where one of the runs was sampled."""
+    reasons = [side.python(False).reason for side in (before, after)]
+    if all(reasons):
+        return ""
+    return analysis.why_no_python(before, after)
 
 
 def _memory(before: Side, after: Side) -> ComparedMemory:

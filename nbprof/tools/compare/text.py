@@ -11,6 +11,7 @@ from nbprof.display import wording
 from nbprof.display.categories import BY_KEY
 from nbprof.tools.compare.parts import (
     Compare,
+    ComparedCalls,
     ComparedCategory,
     ComparedFigure,
     ComparedFinding,
@@ -189,6 +190,42 @@ def note(row: Changed) -> str:
     if row.state in ("new", "gone"):
         return f" ({row.state})"
     return ""
+
+
+class CallChange(NamedTuple):
+    """A frame of a tree of calls whose self time changed."""
+
+    path: list[str]
+    """Names, its callers first."""
+    state: str
+    cells: list[str]
+    """Self time before and after, the change, and half of its interval, in ms."""
+
+
+def calls(tree: ComparedCalls, limit: int) -> list[CallChange]:
+    """The frames whose self time changed most."""
+    table = tree.calls
+    by_change = []
+    for row in range(table.rows):
+        change_ms = wording.real(table.cell("self_change_ms", row))
+        if change_ms:
+            by_change.append((-abs(change_ms), row))
+    changes = []
+    for _, row in sorted(by_change)[:limit]:
+        path: list[str] = []
+        caller = row
+        while caller >= 0:
+            path.insert(0, table.cell("name", caller))
+            caller = int(table.cell("_parent", caller))
+        before_ms, after_ms, change_ms, margin_ms = (
+            wording.real(table.cell(f"{key}_ms", row))
+            for key in ("before_self", "after_self", "self_change", "self_margin")
+        )
+        cells = [wording.number(before_ms, 3), wording.number(after_ms, 3)]
+        cells += [change(change_ms, 3), wording.number(margin_ms, 3)]
+        state = table.cell("state", row)
+        changes.append(CallChange(path, state.removeprefix("both"), cells))
+    return changes
 
 
 class MemoryChange(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -64,6 +65,48 @@ class Ops(Framed):
         counts once.
         """
         return self._profile.run.ops_with_idle.copy()
+
+    @property
+    def tree(self) -> pd.DataFrame:
+        """Self time as a tree: modules, the ops in them, and the kernels that these launched.
+
+        Modules are those of PyTorch by their class, where `with_stack` recorded them, else the name
+        scopes of the ops. A row comes before those in it, the device first, most time first.
+        """
+        from nbprof.analysis.ops import op_tree
+
+        run = self._profile.run
+        return op_tree.frame(run.ops, run.kernels, run.torch_ops_by("module"))
+
+    def export(self, path: str | Path) -> Path:
+        """Writes `tree` for a viewer of flame graphs: speedscope or pprof. Device and host are
+        separate series.
+
+        Parameters
+        ----------
+        path : str or path
+            Such as `ops.speedscope.json`, or `ops.pb.gz` for pprof; a file of that name is
+            replaced.
+
+        Raises
+        ------
+        NbprofError
+            There are no ops, the name ends as that of neither format, or the file could not be
+            written.
+
+        Examples
+        --------
+        >>> p.ops.export("ops.pb.gz")   # doctest: +SKIP
+        """
+        from nbprof.tools.header import label
+        from nbprof.tools.stacks import Frame, Stacks
+
+        tree = self.tree
+        if not len(tree):
+            raise NbprofError("this profile has no ops")
+        name, sides = label(self._profile.run), tree["where"].tolist()
+        calls = [Frame(each) for each in tree["name"].tolist()]
+        return Stacks.of_tree(name, tree, calls, sides, tree["self_us"] * 1e3).write(path)
 
     def by_type(self) -> pd.DataFrame:
         """Ops summed up by type, with their number: the table's By type. Idle is excluded."""

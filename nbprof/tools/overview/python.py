@@ -133,29 +133,36 @@ class PythonView(View):
         return displayed(_flame(tree, **options), self)
 
     def export(self, path: str | Path) -> Path:
-        """Writes `tree` for speedscope, which draws flame graphs in a browser and offline.
+        """Writes `tree` for a viewer of flame graphs: speedscope, which draws them in a browser and
+        offline, or pprof.
 
         Parameters
         ----------
         path : str or path
-            Such as `run.speedscope.json`; a file of that name is replaced.
+            Such as `run.speedscope.json`, or `run.pb.gz` for pprof; a file of that name is
+            replaced.
 
         Raises
         ------
         NbprofError
-            There are no samples, or the file could not be written.
+            There are no samples, the name ends as that of neither format, or the file could not be
+            written.
 
         Examples
         --------
         >>> p.python.export("run.speedscope.json")   # doctest: +SKIP
+        >>> p.python.export("run.pb.gz")   # doctest: +SKIP
         """
         from nbprof.tools.header import label
-        from nbprof.tools.overview import speedscope
+        from nbprof.tools.stacks import Frame, Stacks
 
         tree = self.tree
         if not len(tree):
             raise NbprofError(_MISSING)
-        return speedscope.write(tree, label(self._profile.run), path)
+        columns = (tree[name].tolist() for name in ("function", "file", "line"))
+        calls = [Frame(*call) for call in zip(*columns, strict=True)]
+        name, times_ns = label(self._profile.run), tree["self_ms"] * 1e6
+        return Stacks.of_tree(name, tree, calls, ["Python"] * len(tree), times_ns).write(path)
 
     def _frame(self, name: str) -> pd.DataFrame:
         python = self._profile.run.python

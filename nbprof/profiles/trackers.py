@@ -1,0 +1,118 @@
+"""A profile in an experiment tracker: MLflow, Weights & Biases, or TensorBoard."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nbprof.analysis.compare import compare
+from nbprof.core.errors import NbprofError
+from nbprof.profiles.brief import brief
+from nbprof.profiles.redaction import Redact
+from nbprof.profiles.sides import sides
+
+if TYPE_CHECKING:
+    from nbprof.profiles.profile import Profile
+
+FOLDER = "nbprof"
+REPORT, BRIEF = "report.html", "brief.md"
+_SUFFIXES = {"ms": "_ms", "percent": "_percent", "bytes": "_bytes"}
+
+
+class Logged(NamedTuple):
+    """Contents of a log entry.
+
+    Attributes
+    ----------
+    metrics : dict of str to float
+        Key figures that are known, by `nbprof/NAME`.
+    report : Path
+        The HTML report.
+    brief : str
+        Verdict and findings as Markdown.
+    """
+
+    metrics: dict[str, float]
+    report: Path
+    brief: str
+
+
+def metrics(profile: Profile) -> dict[str, float]:
+    """The key figures that are known, those of `nbprof.compare(a, b).figures`, with their units in
+    their names: `nbprof/step_time_ms`.
+    """
+    (side,) = sides([profile.run])
+    figures = {}
+    for row in compare.figures(side, side).to_dict("records"):
+        name = f"{FOLDER}/{row['figure']}{_SUFFIXES.get(row['unit'], '')}"
+        figures[name] = float(row["before"])
+    return figures
+
+
+def log(profile: Profile, tracker: Any, step: int | None, redact: Redact) -> None:
+    """Log metrics, report and brief with a tracker.
+
+    Raises
+    ------
+    NbprofError
+        The tracker is unknown, or has no active run.
+    """
+    write = _writer(tracker)
+    with tempfile.TemporaryDirectory(prefix="nbprof-") as folder:
+        report = profile.save(Path(folder) / REPORT, redact=redact)
+        write(tracker, Logged(metrics(profile), report, brief(profile, redact=redact)), step)
+
+
+def _writer(tracker: Any) -> Callable[[Any, Logged, int | None], None]:
+    owner = tracker if hasattr(tracker, "__path__") else type(tracker)
+    package = str(getattr(owner, "__module__", owner.__name__)).partition(".")[0]
+    if package == "mlflow":
+        return _to_mlflow
+    if package == "wandb":
+        return _to_wandb
+    if hasattr(tracker, "add_scalar") and hasattr(tracker, "add_text"):
+        return _to_tensorboard
+    raise NbprofError(
+        f"nbprof cannot log to {type(tracker).__name__}: pass the module mlflow, the module wandb"
+        " or a run of it, or a SummaryWriter of TensorBoard"
+    )
+
+
+def _to_mlflow(mlflow: Any, logged: Logged, step: int | None) -> None:
+    if mlflow.active_run() is None:
+        raise NbprofError("MLflow has no active run: call mlflow.start_run() first")
+    mlflow.log_metrics(logged.metrics, step=step)
+    mlflow.log_artifact(str(logged.report), FOLDER)
+    mlflow.log_text(logged.brief, f"{FOLDER}/{BRIEF}")
+
+
+def _to_wandb(tracker: Any, logged: Logged, step: int | None) -> None:
+    import wandb
+
+    run = wandb.run if tracker is wandb else tracker
+    if run is None:
+        raise NbprofError("Weights & Biases has no active run: call wandb.init() first")
+    # Not committed: the step of the training's own metrics is not over.
+    run.log(
+        {**logged.metrics, f"{FOLDER}/report": wandb.Html(str(logged.report), inject=False)},
+        step=step,
+        commit=False,
+    )
+    artifact = wandb.Artifact(f"{FOLDER}-{run.id}", type="profile", metadata=logged.metrics)
+    artifact.add_file(str(logged.report))
+    with artifact.new_file(BRIEF) as file:
+        file.write(logged.brief)
+    run.log_artifact(artifact)
+
+
+def _to_tensorboard(writer: Any, logged: Logged, step: int | None) -> None:
+    for name, value in logged.metrics.items():
+        writer.add_scalar(name, value, step)
+    # TensorBoard shows no HTML: the report is saved next to its events.
+    folder = Path(writer.log_dir) / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    logged.report.replace(folder / REPORT)
+    writer.add_text(FOLDER, f"{logged.brief}\n\nReport: `{folder / REPORT}`", step)
+    writer.flush()
