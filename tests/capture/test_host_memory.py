@@ -39,22 +39,33 @@ def until(condition, seconds=60):
         time.sleep(0.01)
 
 
+ALONE = """
+import json, os, sys, time
+import numpy as np
+from nbprof.capture.host_memory import HostMemoryRecorder
+
+recorder = HostMemoryRecorder(time.perf_counter_ns(), period_s=0.01)
+recorder.start()
+block = np.ones(96 << 20, np.uint8)
+recorder.stop()
+print(json.dumps([os.getpid(), block.nbytes, recorder.packed()]))
+"""
+"""A process of its own: what earlier tests left in this one may be freed meanwhile."""
+
+
 @linux
 def test_what_the_process_takes_is_seen_and_the_highest_is_exact():
-    recorder = HostMemoryRecorder(time.perf_counter_ns(), period_s=0.01)
-    recorder.start()
-    block = np.ones(96 * MIB, np.uint8)
-    until(lambda: len(recorder._rows) > 5)
-    recorder.stop()
-    memory = taken(recorder)
-    assert block.nbytes == 96 * MIB
-    assert [process.number for process in memory.processes] == [os.getpid()]
+    done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=True)
+    number, taken_bytes, packed = json.loads(done.stdout)
+    memory = HostMemory.unpacked(packed)
+    assert memory is not None
+    assert [process.number for process in memory.processes] == [number]
     assert (np.diff(memory.time) >= 0).all()
-    assert memory.resident[-1] - memory.resident[0] >= 90 * MIB
+    assert memory.resident[-1] - memory.resident[0] >= taken_bytes - 6 * MIB
     assert (memory.shared < memory.resident).all()
     assert (memory.pinned == UNKNOWN).all()
-    # Unless an earlier test of this process took more.
-    assert memory.peak == UNKNOWN or memory.peak >= memory.resident.max()
+    # The kernel counts the pages of each core on its own, and adds them up now and then.
+    assert memory.peak >= memory.resident.max() - 4 * MIB
     assert memory.capacity > memory.resident.max()
 
 
