@@ -660,7 +660,13 @@ class Profile:
         """
         from nbprof.profiles import trackers
 
-        trackers.log(self, tracker, step, redact)
+        trackers.log(
+            tracker,
+            self.run,
+            lambda path: self.save(path, redact=redact),
+            lambda: self.brief(redact=redact),
+            step,
+        )
 
     def _display_(self) -> Any:
         # marimo asks this, and draws widgets.

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nbprof.analysis.compare import compare
 from nbprof.core.errors import NbprofError
-from nbprof.profiles.brief import brief
-from nbprof.profiles.redaction import Redact
 from nbprof.profiles.sides import sides
 
 if TYPE_CHECKING:
-    from nbprof.profiles.profile import Profile
+    from nbprof.run.run import Run
 
 FOLDER = "nbprof"
 REPORT, BRIEF = "report.html", "brief.md"
@@ -39,11 +37,11 @@ class Logged(NamedTuple):
     brief: str
 
 
-def metrics(profile: Profile) -> dict[str, float]:
+def metrics(run: Run) -> dict[str, float]:
     """The key figures that are known, those of `nbprof.compare(a, b).figures`, with their units in
     their names: `nbprof/step_time_ms`.
     """
-    (side,) = sides([profile.run])
+    (side,) = sides([run])
     figures = {}
     for row in compare.figures(side, side).to_dict("records"):
         name = f"{FOLDER}/{row['figure']}{_SUFFIXES.get(row['unit'], '')}"
@@ -51,8 +49,26 @@ def metrics(profile: Profile) -> dict[str, float]:
     return figures
 
 
-def log(profile: Profile, tracker: Any, step: int | None, redact: Redact) -> None:
+def log(
+    tracker: Any,
+    run: Run,
+    save: Callable[[Path], Path],
+    brief: Callable[[], str],
+    step: int | None = None,
+) -> None:
     """Log metrics, report and brief with a tracker.
+
+    Parameters
+    ----------
+    tracker : module, run or SummaryWriter
+    run : Run
+        Whose key figures become metrics.
+    save : callable
+        Writes the report to a file.
+    brief : callable
+        Returns verdict and findings as Markdown.
+    step : int, optional
+        The step of the training.
 
     Raises
     ------
@@ -61,8 +77,8 @@ def log(profile: Profile, tracker: Any, step: int | None, redact: Redact) -> Non
     """
     write = _writer(tracker)
     with tempfile.TemporaryDirectory(prefix="nbprof-") as folder:
-        report = profile.save(Path(folder) / REPORT, redact=redact)
-        write(tracker, Logged(metrics(profile), report, brief(profile, redact=redact)), step)
+        report = save(Path(folder) / REPORT)
+        write(tracker, Logged(metrics(run), report, brief()), step)
 
 
 def _writer(tracker: Any) -> Callable[[Any, Logged, int | None], None]:

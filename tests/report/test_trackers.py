@@ -42,7 +42,7 @@ def package(name, **members):
 
 
 def test_metrics_are_the_key_figures_that_are_known(profile, expected):
-    assert trackers.metrics(profile) == pytest.approx(expected)
+    assert trackers.metrics(profile.run) == pytest.approx(expected)
 
 
 class MLflow:

@@ -21,6 +21,8 @@ DEVICE, HOST = "device", "host"
 _INSTANCE = re.compile(r"_\d+(?=/|$)")
 """What PyTorch appends to the class of a module to distinguish its instances."""
 _IDLE = "IDLE"
+_ROUNDING = 1e-9
+"""Relative error of sums of the times of kernels."""
 
 
 class _Leaf(NamedTuple):
@@ -132,7 +134,7 @@ def _leaves(ops: pd.DataFrame, kernels: pd.DataFrame, by_module: pd.DataFrame) -
         if side == DEVICE:
             # Copies and fills, and ops of devices without kernels.
             rest -= in_kernels.get((path, op), 0.0)
-        if rest > 0:
+        if rest > _ROUNDING * us:
             yield _Leaf(side, path, op, "", rest)
 
 
