@@ -115,8 +115,12 @@ def children_of(process: int) -> list[int]:
     children: list[int] = []
     asked = [process]
     while asked:
+        threads: list[Path] = []
         with contextlib.suppress(OSError):
-            for thread in Path(f"/proc/{asked.pop()}/task").iterdir():
+            threads += Path(f"/proc/{asked.pop()}/task").iterdir()
+        for thread in threads:
+            # It may have ended meanwhile.
+            with contextlib.suppress(OSError):
                 new = [int(child) for child in (thread / "children").read_text().split()]
                 children += new
                 asked += new

@@ -57,6 +57,7 @@ class HostMemoryRecorder:
         self._limit_asked = limit
         self._numbers = [os.getpid()]
         self._names = [""]
+        self._unread: set[int] = set()
         self._children: list[int] = []
         self._list_at = self._share_at = 0.0
         self._moments = 0
@@ -70,16 +71,21 @@ class HostMemoryRecorder:
         """Take the first sample and begin. Never raises."""
         with contextlib.suppress(Exception):
             self._highest = _highest_bytes()
+            # With the children that there are, such as workers of the cell before.
+            with contextlib.suppress(Exception):
+                self._list()
             self._sample()
             self._thread = threading.Thread(target=self._run, name="nbprof-memory", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
         """Take the last sample and end. Never raises."""
+        # A forked process has neither the thread nor its memory, and the lock may be held there.
+        if os.getpid() != self._numbers[0]:
+            return
         self._done.set()
         thread, self._thread = self._thread, None
-        # A forked process has neither the thread nor its memory.
-        if thread is None or os.getpid() != self._numbers[0]:
+        if thread is None:
             return
         with contextlib.suppress(Exception):
             thread.join(2)
@@ -93,19 +99,22 @@ class HostMemoryRecorder:
 
     def _run(self) -> None:
         wait_s = min(self._period_s, 0.02)
-        with contextlib.suppress(Exception):
-            while not self._done.wait(wait_s):
-                began = time.thread_time()
+        while not self._done.wait(wait_s):
+            began = time.thread_time()
+            # A process may end while it is read.
+            with contextlib.suppress(Exception):
                 self._list()
                 self._sample()
-                wait_s = max(self._period_s, _SAMPLES * (time.thread_time() - began))
+            wait_s = max(self._period_s, _SAMPLES * (time.thread_time() - began))
 
     def _list(self) -> None:
         """Look for children, if it is time to."""
         now, began = time.monotonic(), time.thread_time()
         if not self._with_children or now < self._list_at:
             return
-        self._children = children_of(os.getpid())[:_MOST_CHILDREN]
+        children = children_of(os.getpid())
+        self._children = children[:_MOST_CHILDREN]
+        self._unread.update(children[_MOST_CHILDREN:])
         self._list_at = now + max(_RARE_S, _RARE * (time.thread_time() - began))
 
     def _sample(self) -> None:
@@ -114,10 +123,13 @@ class HostMemoryRecorder:
         now, began = time.monotonic(), time.thread_time()
         shares = bool(self._children) and now >= self._share_at
         for number in (self._numbers[0], *self._children):
-            process = self._index(number)
-            resident, shared = _resident(number, is_self=process == 0)
-            if process is None or resident < 0:
+            resident, shared = _resident(number, is_self=number == self._numbers[0])
+            if resident < 0:
                 # It has ended.
+                continue
+            process = self._index(number)
+            if process is None:
+                self._unread.add(number)
                 continue
             proportional = _proportional(number) if shares else -1
             pinned = _pinned() if process == 0 else -1
@@ -192,6 +204,7 @@ class HostMemoryRecorder:
             self._peak,
             machine_bytes(),
             self._with_children,
+            len(self._unread - set(self._numbers)),
         ).packed()
 
 
@@ -217,8 +230,7 @@ class _Rows:
         for time_ns, resident in zip(times, residents, strict=True):
             total[time_ns] = total.get(time_ns, 0) + resident
         moments = list(total)
-        # The rows of moments differ: with every other one there may still be too many.
-        size = 2 * -(-len(self) // (2 * limit))
+        size = max(2, -(-len(self) // limit))
         selected = {moments[0], moments[-1]}
         for first in range(1, len(moments) - 1, size):
             selected.add(

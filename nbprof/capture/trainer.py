@@ -113,6 +113,7 @@ class TrainerSteps:
             )
             return
         self._completed = completed
+        self._said_several = False
         options = options_of(
             {
                 **vars(self._options),
@@ -123,15 +124,27 @@ class TrainerSteps:
             self._session = Session(options, source="import torch")
             self._session.called = "training"
             self._session.start()
+        except CaptureError as error:
+            self._session = None
+            self._say(f"nbprof: {self._loop} is not recorded: {error}")
+            return
+        except KeyboardInterrupt:
+            self._stop_at_once()
+            raise
         except Exception as error:
             # No error of nbprof may fail a training.
-            self._session = None
-            kind = "" if isinstance(error, CaptureError) else f"{type(error).__name__}: "
-            self._say(f"nbprof: {self._loop} is not recorded: {kind}{error}")
+            self._stop_at_once()
+            self._say(f"nbprof: {self._loop} is not recorded: {type(error).__name__}: {error}")
             return
         atexit.register(self._at_exit)
         _after_cell(self)
         self.step_begins()
+
+    def _stop_at_once(self) -> None:
+        """End a session that did not start, with whatever of it did."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.stop()
 
     def leave_with(self, local: object) -> None:
         """End the recording when an object is collected that lives as long as the training, if
@@ -157,6 +170,13 @@ class TrainerSteps:
         """
         if self._session is None or completed <= self._completed:
             return
+        if completed > self._completed + 1 and not self._said_several:
+            self._said_several = True
+            several = completed - self._completed
+            self._say(
+                f"nbprof: {self._loop} counts {several} steps at a time, such as those of several"
+                " optimizers: the recorded steps are batches"
+            )
         self._close_root(_DONE)
         self._completed = completed
         self.step_begins()

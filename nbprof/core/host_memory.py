@@ -17,7 +17,7 @@ from nbprof.core.trace import Int32s, Int64s
 VERSION = 1
 MOST = 6_000
 """Rows that a recording stores at most: about 100 kB."""
-MOST_PROCESSES = 200
+MOST_PROCESSES = 1_000
 UNKNOWN = -1
 LOADER_WORKER = "Loader worker"
 """The name of a process that loads batches for this one."""
@@ -67,6 +67,8 @@ class HostMemory:
         Memory of the machine, or of the container that limits it; 0 if unknown.
     with_children : bool
         True if children would be among the processes.
+    unread : int
+        Children that were seen and not read, as there were too many.
     """
 
     processes: tuple[Process, ...]
@@ -79,6 +81,7 @@ class HostMemory:
     peak: int = UNKNOWN
     capacity: int = 0
     with_children: bool = True
+    unread: int = 0
 
     def __len__(self) -> int:
         return len(self.time)
@@ -95,6 +98,7 @@ class HostMemory:
             "peak": self.peak,
             "capacity": self.capacity,
             "with_children": self.with_children,
+            "unread": self.unread,
         }
 
     @classmethod
@@ -128,6 +132,7 @@ class HostMemory:
             peak,
             capacity,
             values.get("with_children") is True,
+            values["unread"] if is_count(values.get("unread")) else 0,
         )
 
     def of_main(self) -> npt.NDArray[np.bool_]:

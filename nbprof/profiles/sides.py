@@ -60,7 +60,8 @@ def _side(run: Run, label: str) -> Side:
         bare=run.bare_steps,
         memory=cache(lambda: _memory(run)),
         python=cache(lambda per_step: _python(run, per_step=per_step)),
-        op_tree=cache(lambda: _op_tree(run)),
+        op_tree=cache(lambda by_module: _op_tree(run, by_module=by_module)),
+        has_modules=cache(lambda: _has_modules(run)),
         **of_capture,
     )
 
@@ -94,10 +95,19 @@ def _python(run: Run, *, per_step: bool) -> CallTree:
     return call_tree.of_python(run.python, (start, end))
 
 
-def _op_tree(run: Run) -> pd.DataFrame:
+def _op_tree(run: Run, *, by_module: bool) -> pd.DataFrame:
     from nbprof.analysis.ops import op_tree
 
-    return op_tree.frame(run.ops_in_steps, run.kernels_in_steps, run.torch_ops_by("module"))
+    modules = run.torch_ops_by("module")
+    if not by_module:
+        modules = modules.head(0)
+    return op_tree.frame(run.ops_in_steps, run.kernels_in_steps, modules)
+
+
+def _has_modules(run: Run) -> bool:
+    from nbprof.analysis.ops import op_tree
+
+    return op_tree.has_modules(run.torch_ops_by("module"))
 
 
 def _environment(run: Run) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -77,14 +78,16 @@ def log(
     """
     write = _writer(tracker)
     with tempfile.TemporaryDirectory(prefix="nbprof-") as folder:
+        # A list of pseudonyms that the report writes has those of the brief, too.
+        text = brief()
         report = save(Path(folder) / REPORT)
-        write(tracker, Logged(metrics(run), report, brief()), step)
+        write(tracker, Logged(metrics(run), report, text), step)
 
 
 def _writer(tracker: Any) -> Callable[[Any, Logged, int | None], None]:
     owner = tracker if hasattr(tracker, "__path__") else type(tracker)
     package = str(getattr(owner, "__module__", owner.__name__)).partition(".")[0]
-    if package == "mlflow":
+    if package == "mlflow" and owner is tracker:
         return _to_mlflow
     if package == "wandb":
         return _to_wandb
@@ -124,11 +127,19 @@ def _to_wandb(tracker: Any, logged: Logged, step: int | None) -> None:
 
 
 def _to_tensorboard(writer: Any, logged: Logged, step: int | None) -> None:
+    log_dir = getattr(writer, "log_dir", None) or getattr(writer, "logdir", None)
+    if not log_dir or "://" in str(log_dir):
+        raise NbprofError(
+            f"the report is saved next to the events, and {log_dir or 'the writer'} is no local"
+            " folder: log to a SummaryWriter with one"
+        )
     for name, value in logged.metrics.items():
         writer.add_scalar(name, value, step)
-    # TensorBoard shows no HTML: the report is saved next to its events.
-    folder = Path(writer.log_dir) / FOLDER
+    # TensorBoard shows no HTML.
+    name = REPORT if step is None else f"report-{step}.html"
+    folder = Path(log_dir) / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    logged.report.replace(folder / REPORT)
-    writer.add_text(FOLDER, f"{logged.brief}\n\nReport: `{folder / REPORT}`", step)
+    # It may be on another disk.
+    shutil.move(logged.report, folder / name)
+    writer.add_text(FOLDER, f"{logged.brief}\n\nReport: `{FOLDER}/{name}`", step)
     writer.flush()

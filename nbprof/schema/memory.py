@@ -148,7 +148,7 @@ SCHEMA: dict[str, list[Col]] = {
         size("bytes_per_step", "Per step", "Bytes divided by these steps.", "float64"),
     ],
     "memory.host": [
-        ms("time_ms", "Time ms", "Time from the begin of the cell.", 3),
+        ms("time_ms", "Time ms", "Time from the start of the cell.", 3),
         count(
             "step",
             "Step",

@@ -156,6 +156,8 @@ class Stacks:
             function += [number_field(4, file), number_field(5, frame.line)]
             parts.append(bytes_field(5, b"".join(function)))
         parts.append(_packed(13, [text(f"nbprof {__version__}: {self.name}")]))
+        # Viewers show the last series where none is named.
+        parts += [number_field(14, text(series)) for series in self.series[:1]]
         parts += [bytes_field(6, each.encode("utf-8", "replace")) for each in texts]
         return gzip.compress(b"".join(parts), mtime=0)
 

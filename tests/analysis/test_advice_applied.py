@@ -220,6 +220,9 @@ APPLIED = {
     "periodic": (cases.rhythm(9.0, what_ms=90.0), cases.rhythm(0.9, what_ms=9.0)),
     "slow_unrecorded": (cases.slow_unrecorded(0.2), {"evidence": Evidence()}),
     "slowing": (cases.slowing(20.0), {"evidence": Evidence()}),
+    "graph_breaks": (cases.broken(3.0), cases.torch()),
+    "host_memory_growth": (cases.host_growing(), cases.host_growing(rising=0.1, each=0.0)),
+    "large_buffer": (cases.buffer("Shuffle", "Map"), cases.buffer("Shuffle", "Map", held=2e8)),
     "memory_growth": (cases.growing(), cases.growing(rising=0.1, each=0.0)),
     "premapped_small": (
         {"evidence": Evidence(texts=("premapped region: RESOURCE_EXHAUSTED: Attempting to allocate 6.00G.",))},

@@ -49,11 +49,14 @@ def test_without_a_stated_number_nothing_is_known():
 def test_batches_have_the_size_that_their_batch_states():
     shapes = {"shapes": "[?,8] [?]", "types": "float int64"}
     prefetch = {MOST_BUFFERED: 3, **shapes}
-    path = f"{ROOT}::Prefetch::ParallelMapV2"
+    path = f"{ROOT}::Prefetch::FiniteTake"
     batch = {"batch_size": 32}
     found = one(prefetch, **{path: {}, f"{path}::BatchV2": batch})
     assert found == (3, 3 * 32 * (8 * 4 + 8))
-    # A filter may return a part of a batch, and Zip has several inputs.
+    # A map may select rows of a batch, a filter return a part, and Zip has several inputs.
+    for other in ("ParallelMapV2", "Map"):
+        path = f"{ROOT}::Prefetch::{other}"
+        assert one(prefetch, **{path: {}, f"{path}::BatchV2": batch}) == (3, None)
     assert (
         one(
             prefetch,

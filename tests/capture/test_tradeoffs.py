@@ -80,7 +80,7 @@ def test_passes_without_gradients_run_once():
     saved = OTHER_S * 1000 * (12 - 1 - 1) / 10
     assert result.gain_ms == pytest.approx(saved, rel=0.11)
     assert (result.recommended, result.equal) == (False, None)
-    assert "% less time; validate less often" in result.why
+    assert "% less time; where these passes only validate, run them less often" in result.why
     assert seen == []
 
 
@@ -117,17 +117,17 @@ def fit(keras):
 
     class Held(keras.utils.PyDataset):
         def __len__(self):
-            return 1
+            return 3
 
         def __getitem__(self, at):
             count()
             return x[:2], y[:2]
 
-    def make(epochs=4, callbacks=(), validates=False):
+    def make(epochs=4, callbacks=(), validates=False, **more):
         def run():
             data = Held() if validates else None
             # By position, as some write it.
-            model.fit(x, y, 2, epochs, 0, list(callbacks), 0.0, data)
+            model.fit(x, y, 2, epochs, 0, list(callbacks), 0.0, data, **more)
 
         run()
         os.environ[COUNT] = "0"
@@ -153,7 +153,7 @@ def test_callbacks_that_do_not_train_are_left_out(keras, fit, counted):
     before = dict(vars(lists))
     result = tried(run, "keras_no_callbacks", 24)
     assert result.pairs == engine.LEAST_PAIRS, result.why
-    assert counted[-1] == turn.Plan(2, 18)
+    assert counted[-1] == turn.Plan(2, 18, "train")
     # Twice in an epoch of six steps, and once at its end.
     assert result.gain_ms == pytest.approx(1000 * OTHER_S * 3 / 6, rel=0.15)
     assert result.baseline_ms == pytest.approx(1000 * (STEP_S + OTHER_S * 3 / 6), rel=0.15)
@@ -170,7 +170,22 @@ def test_callbacks_that_do_not_train_are_left_out(keras, fit, counted):
         (
             "keras_no_validation",
             {"epochs": 1, "validates": True},
-            "the fit validates once, after its only epoch",
+            "the fit validates at its end at most",
+        ),
+        (
+            "keras_no_validation",
+            {"epochs": 4, "validates": True, "initial_epoch": 3},
+            "the fit validates at its end at most",
+        ),
+        (
+            "keras_no_validation",
+            {"epochs": 2, "validates": True, "validation_freq": 2},
+            "the fit validates at its end at most",
+        ),
+        (
+            "keras_no_validation",
+            {"validates": True, "validation_freq": [1, 3]},
+            "validation_freq is a list of epochs",
         ),
     ],
 )
@@ -192,15 +207,24 @@ def test_validation_is_left_out_in_whole_epochs(keras, fit, counted):
     run = fit(validates=True)
     weights = [weight.copy() for weight in fit.model.get_weights()]
     before = dict(vars(keras.Model))
-    result = tried(run, "keras_no_validation", 24)
+    # Batches of the validation are steps of the recording, too.
+    result = tried(run, "keras_no_validation", 4 * (6 + 3))
     assert result.pairs == engine.LEAST_PAIRS, result.why
-    assert counted[-1] == turn.Plan(2, 18)
-    assert result.gain_ms == pytest.approx(1000 * OTHER_S / 6, rel=0.35)
+    assert counted[-1] == turn.Plan(2, 18, "train")
+    assert result.gain_ms == pytest.approx(1000 * OTHER_S * 3 / 6)
+    assert result.baseline_ms == pytest.approx(1000 * (STEP_S + OTHER_S * 3 / 6))
     assert not result.recommended
     assert "% less time; validate less often" in result.why
     assert dict(vars(keras.Model)) == before
     for old, new in zip(weights, fit.model.get_weights(), strict=True):
         assert np.array_equal(old, new)
+
+
+def test_validation_after_every_other_epoch_is_in_a_turn(fit, counted):
+    run = fit(epochs=5, validates=True, validation_freq=2)
+    result = tried(run, "keras_no_validation", 5 * 6 + 2 * 3)
+    assert counted[-1] == turn.Plan(2, 24, "train")
+    assert result.gain_ms == pytest.approx(1000 * OTHER_S * 3 / 12)
 
 
 def test_an_epoch_that_takes_too_long_names_a_budget_that_is_enough(fit):

@@ -24,13 +24,14 @@ ACTION = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
 STEPS = {step["name"]: step for step in ACTION["runs"]["steps"]}
 GPU = str(DATA / "gpu" / "torch_gpu.pt.trace.json.gz")
 SLOW, MENDED = (str(DATA / "xspace" / f"tf_{name}.xplane.pb") for name in ("slow", "mended"))
-OWN = {"profiles", "before", "unknown", "comment", "token", "install"}
+OWN = {"profiles", "before", "name", "unknown", "comment", "token", "install"}
 WRITING = {"update", "add", "as_json", "paths"}
 NEEDS_BASH = pytest.mark.skipif(shutil.which("bash") is None, reason="GitHub's steps are of bash")
 
 GH = """#!/bin/sh
 printf '%s\\n' "$*" >> "$CALLS"
 case "$*" in
+  "api user"*) exit 1 ;;
   *--jq*) if [ -n "$KNOWN" ]; then echo "$KNOWN"; fi ;;
   *) exit "${REFUSED:-0}" ;;
 esac
@@ -80,6 +81,8 @@ class Runner:
         self.summary, self.outputs = folder / "summary.md", folder / "outputs"
 
     def value(self, expression):
+        if not expression.startswith("${{"):
+            return expression
         inside = expression.removeprefix("${{").removesuffix("}}").strip()
         if inside.startswith("inputs."):
             return self.inputs[inside.removeprefix("inputs.").replace("-", "_")]
@@ -134,7 +137,7 @@ def test_a_limit_that_holds_passes_and_the_pull_request_is_told(runner):
     assert job.summary.read_text("utf-8") == text
     assert job.run("Comment").returncode == 0
     assert job.run("Outcome").returncode == 0
-    asked, written = job.calls.read_text().splitlines()
+    _, asked, written = job.calls.read_text().splitlines()
     assert "repos/someone/something/issues/12/comments" in asked
     assert "--method POST repos/someone/something/issues/12/comments" in written
     assert f"body=@{job.output('comment')}" in written
@@ -176,6 +179,37 @@ def test_bad_use_fails_at_once(runner):
     assert "::error::nothing to check" in done.stdout
     job.inputs.update(profiles="no such file.json", kernels_max="1")
     assert job.run("Gate").returncode == 2
+    # What an earlier run said no longer stands.
+    assert job.output("outcome") == "error"
+    text = Path(job.output("comment")).read_text("utf-8")
+    assert "**Gate: error**" in text
+    assert "no such file.json" in text
+    assert job.run("Comment").returncode == 0
+
+
+@NEEDS_BASH
+def test_without_a_profile_from_before_the_gate_still_answers(runner):
+    job = runner(profiles=MENDED, before="not there", dropped_max="0", name="model a")
+    done = job.run("Gate", OPTION_FOO="of another program")
+    assert done.returncode == 0, done.stderr
+    text = Path(job.output("comment")).read_text("utf-8")
+    assert text.startswith(
+        "<!-- nbprof gate: Performance / gate / model a -->\n### nbprof: model a\n"
+    )
+    assert "**Gate: pass**" in text
+    assert "There is no profile from before the change" in text
+
+
+@NEEDS_BASH
+def test_a_runner_without_gh_says_so(runner):
+    job = runner(profiles=GPU, kernels_max="1000")
+    job.run("Gate")
+    (job.bin / "gh").unlink()
+    for name in ("bash", "head"):
+        (job.bin / name).symlink_to(shutil.which(name))
+    done = job.run("Comment", PATH=str(job.bin))
+    assert done.returncode == 0
+    assert "this runner has no gh" in done.stdout
 
 
 @NEEDS_BASH

@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import re
 import sys
 import types
 from pathlib import Path
@@ -114,10 +115,27 @@ def test_tensorboard_gets_scalars_and_text_and_the_report_beside(profile, expect
     profile.log_to(writer, 3)
     profile.log_to(writer, 3)
     assert writer.scalars == pytest.approx({(name, 3): value for name, value in expected.items()})
-    report = tmp_path / "a run" / "nbprof" / "report.html"
+    report = tmp_path / "a run" / "nbprof" / "report-3.html"
     assert writer.texts["nbprof", 3].startswith(nbprof.brief(profile))
-    assert str(report) in writer.texts["nbprof", 3]
+    assert writer.texts["nbprof", 3].endswith("Report: `nbprof/report-3.html`")
     assert "<html" in report.read_text("utf-8")
+
+
+def test_a_writer_to_a_bucket_is_refused_before_anything_is_logged(profile):
+    writer = Writer("s3://bucket/runs")
+    with pytest.raises(NbprofError, match="s3://bucket/runs is no local folder"):
+        profile.log_to(writer)
+    assert writer.scalars == {}
+
+
+def test_the_list_of_pseudonyms_is_that_of_the_report(profile, tmp_path):
+    server, names = MLflow(), tmp_path / "names.json"
+    profile.log_to(server.module(), redact=names)
+    listed = set(json.loads(names.read_text("utf-8")))
+    report = server.files["nbprof/report.html"] + server.files["nbprof/brief.md"]
+    used = set(re.findall(r"\bname_[0-9a-f]{8}\b", report))
+    assert used
+    assert used <= listed
 
 
 def installed(module):

@@ -41,6 +41,7 @@ SKIPPED = {
     "# at a prompt": "a command of a shell",
     "async_op=True": "needs other processes",
     "mx.eval(loss": "MLX is not installed",
+    "mlflow.start_run()": "MLflow is not installed",
 }
 """Code that cannot run in a test, by a part of it, and why."""
 

@@ -17,42 +17,53 @@ const DIGITS = 3;
 
 /** The sections; none where no calls can be compared. */
 export function flame(pair: Pair, context: ViewContext): HTMLElement[] {
-  const [first] = pair.calls;
+  // Outputs of earlier builds have none.
+  const all = pair.calls ?? [];
+  const [first] = all;
   const reason = pair.calls_reason ? h("p.more", `Python functions are not compared: ${pair.calls_reason}.`) : "";
   if (!first) return reason ? [h("section", heading("Flame graph of the difference"), reason)] : [];
   const section = h("section");
   let side: Side = "after";
-  const draw = (tree: ComparedCalls): void => {
-    const body = h("div");
-    const graph = (): void => body.replaceChildren(graphOf(tree, side, context.signal));
-    const choices = pair.calls.map(({ id, label }) => ({ id, label }));
-    const pick = (id: ComparedCalls["id"]): void => draw(pair.calls.find((each) => each.id === id) ?? first);
-    const sides = [
-      { id: "before" as Side, label: "As before" },
-      { id: "after" as Side, label: "As after" },
-    ];
-    const width = segmented("Width of the boxes", sides, side, (id) => {
-      side = id;
-      graph();
-    });
-    const kinds = choices.length > 1 && segmented("Calls", choices, tree.id, pick);
-    const scope = `ms ${tree.per_step ? unitOf(pair).per : "in the whole profile"}`;
+  let tree = first;
+  const body = h("div");
+  const rest = h("div");
+  const graph = (): void => body.replaceChildren(graphOf(tree, side, context.signal));
+  const scopeOf = (each: ComparedCalls): string => `ms ${each.per_step ? unitOf(pair).per : "in the whole profile"}`;
+  const scope = h("small");
+  const draw = (): void => {
     graph();
-    section.replaceChildren(
-      heading("Flame graph of the difference", scope, h("span.tools", kinds, width)),
-      body,
-      legend(tree),
-      ...listOf(tree, scope, context),
-      reason,
-    );
+    scope.textContent = scopeOf(tree);
+    rest.replaceChildren(legend(tree), ...listOf(tree, scopeOf(tree), context));
   };
-  draw(first);
+  const sides = [
+    { id: "before" as Side, label: "As before" },
+    { id: "after" as Side, label: "As after" },
+  ];
+  // Made once, so that the focus stays on them.
+  const width = segmented("Width of the boxes", sides, side, (id) => {
+    side = id;
+    graph();
+  });
+  const choices = all.map(({ id, label }) => ({ id, label }));
+  const kinds =
+    choices.length > 1 &&
+    segmented("Calls", choices, tree.id, (id) => {
+      tree = all.find((each) => each.id === id) ?? first;
+      draw();
+    });
+  draw();
+  section.append(
+    h("h3.wrap", "Flame graph of the difference", scope, h("span.tools", kinds, width)),
+    body,
+    rest,
+    reason,
+  );
   return [section];
 }
 
 function legend(tree: ComparedCalls): HTMLElement {
   const { left_out: left } = tree;
-  const rest = `${num(left)} calls that take less than 0.1% are not drawn.`;
+  const rest = `${num(left)} calls that take less time are not in this drawing.`;
   return h(
     "p.more",
     h(
@@ -90,8 +101,7 @@ function graphOf(tree: ComparedCalls, side: Side, signal: AbortSignal): HTMLElem
 
   const itemOf = (row: number, left: number, width: number, level: number): HTMLElement => {
     const change = numberAt(tree.calls.data["self_change_ms"], row);
-    const chance = numberAt(tree.calls.data["_chance"], row) > 0;
-    const css = chance || !change ? "same" : change > 0 ? "longer" : "shorter";
+    const css = isChance(tree, row) || !change ? "same" : change > 0 ? "longer" : "shorter";
     const name = textAt(tree.calls.data["name"], row);
     const sign = css === "same" ? "" : ` ${signed(change, 2)}`;
     return h(
@@ -185,6 +195,8 @@ function graphOf(tree: ComparedCalls, side: Side, signal: AbortSignal): HTMLElem
 /** Graphs drawn so far, which tells their boxes apart. */
 let graphs = 0;
 
+const isChance = ({ calls }: ComparedCalls, row: number): boolean => numberAt(calls.data["_chance"], row) > 0;
+
 const stateOf = ({ calls }: ComparedCalls, row: number): string => {
   const state = textAt(calls.data["state"], row);
   return state === "both" ? "" : state;
@@ -194,7 +206,8 @@ function spoken(tree: ComparedCalls, row: number): string {
   const { data } = tree.calls;
   const value = (key: string): string => num(numberAt(data[key], row), DIGITS);
   const times = `${value("before_total_ms")} to ${value("after_total_ms")} ms`;
-  return [times, `self ${value("before_self_ms")} to ${value("after_self_ms")} ms`, stateOf(tree, row)]
+  const chance = isChance(tree, row) ? "the change may be chance" : "";
+  return [times, `self ${value("before_self_ms")} to ${value("after_self_ms")} ms`, chance, stateOf(tree, row)]
     .filter(Boolean)
     .join(", ");
 }

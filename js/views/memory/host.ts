@@ -86,7 +86,7 @@ export function hostMemory(host: OverCell, signal: AbortSignal): HTMLElement {
     },
   });
   const bottom = bottomAxis(ticksOf(ticks(end, 6), end));
-  const units = [axis.unit, "s from the begin of the cell; shaded: recorded →"];
+  const units = [axis.unit, "s from the start of the cell; shaded: recorded →"];
   const holder = h("div");
   const handle = table(holder, {
     table: processes,

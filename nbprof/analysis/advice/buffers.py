@@ -27,6 +27,9 @@ _CALLS = {
     "ParallelBatch": "batch",
 }
 """What people write for an iterator."""
+_SEVERAL = 3
+_FEWEST = {"shuffle": 20, "cache": 1}
+"""Elements from which on fewer can be held; of those not listed, `_SEVERAL`."""
 _AUTO = "num_parallel_calls=tf.data.AUTOTUNE"
 _FEWER = {
     "interleave": (
@@ -54,6 +57,8 @@ def large_buffer(facts: Facts, limit: Threshold) -> Found | None:
     if call is None:
         return None
     elements = int(largest["buffered_elements"])
+    if elements < _FEWEST.get(call, _SEVERAL):
+        return None
     text = (
         f"The buffer of **{call}** ({largest['iterator']} of {largest['pipeline']}) held"
         f" **{elements:,}** elements, **{wording.size(held)}** of the **{wording.size(resident)}**"

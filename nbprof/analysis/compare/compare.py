@@ -124,7 +124,9 @@ class Side:
     python : callable
         Returns the sampled functions of the run, per step if its argument is true.
     op_tree : callable
-        Returns the rows of `p.ops.tree`.
+        Returns the rows of `p.ops.tree`, by name scope if its argument is false.
+    has_modules : callable
+        Returns whether ops are known by the module that called them.
     """
 
     label: str
@@ -144,7 +146,8 @@ class Side:
     options: Mapping[str, str] = field(default_factory=dict)
     memory: Callable[[], SideMemory] = SideMemory
     python: Callable[[bool], CallTree] = lambda _: CallTree(reason=NO_SAMPLES)
-    op_tree: Callable[[], pd.DataFrame] = lambda: frames.empty("ops.tree")
+    op_tree: Callable[[bool], pd.DataFrame] = lambda _: frames.empty("ops.tree")
+    has_modules: Callable[[], bool] = lambda: False
 
     @property
     def times(self) -> Floats:
@@ -436,11 +439,16 @@ def why_no_python(before: Side, after: Side) -> str:
 
 def op_calls(before: Side, after: Side, run_on: str) -> pd.DataFrame:
     """Modules, ops and kernels of both runs: ms per step if both have steps, else in the whole
-    profile. Empty if neither has ops on this side.
+    profile. Empty unless both have ops on this side. Without modules in both, name scopes take
+    their place, so that paths are of one kind.
     """
+    by_module = before.has_modules() and after.has_modules()
     trees = []
     for side, scale in zip((before, after), _scales(before, after), strict=True):
-        trees.append(call_tree.of_ops(side.op_tree(), run_on, scale))
+        rows = side.op_tree(by_module)
+        if not (rows["where"] == run_on).any():
+            return frames.empty("comparison.python")
+        trees.append(call_tree.of_ops(rows, run_on, scale))
     return call_tree.compared(*trees)
 
 

@@ -24,8 +24,6 @@ _BYTES = {
 _BATCHES = ("Batch", "ParallelBatch", "MapAndBatch", "PaddedBatch")
 _KEEPS_BATCHES = (
     "Prefetch",
-    "Map",
-    "ParallelMap",
     "Cache",
     "MemoryCache",
     "MemoryCacheImpl",
@@ -43,7 +41,7 @@ _KEEPS_BATCHES = (
     "MaxIntraOpParallelism",
     "PrivateThreadPool",
 )
-"""Iterators that pass on one batch for each that they take."""
+"""Iterators that pass on each batch as they take it. A map may change its size."""
 
 
 class Buffered(NamedTuple):

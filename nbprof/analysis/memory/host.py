@@ -150,11 +150,15 @@ def _all(memory: HostMemory) -> dict[str, Any]:
     moments, moment = np.unique(memory.time, return_inverse=True)
     resident = _sums(moment, memory.resident)
     highest = int(resident.argmax())
+    peak, when = int(resident[highest]), float(moments[highest] / 1e6)
+    if memory.peak > peak:
+        # Of one process alone, between two samples.
+        peak, when = memory.peak, float("nan")
     row: dict[str, Any] = {
         "name": ALL,
         "first_bytes": int(resident[0]),
-        "peak_bytes": int(resident[highest]),
-        "peak_time_ms": float(moments[highest] / 1e6),
+        "peak_bytes": peak,
+        "peak_time_ms": when,
         "last_bytes": int(resident[-1]),
     }
     unknown = _sums(moment, (memory.proportional == UNKNOWN).astype(np.int64)) > 0

@@ -113,10 +113,15 @@ def in_order(tree: pd.DataFrame, time: Floats) -> pd.DataFrame:
     return tree.assign(parent=number[parent]).iloc[order].reset_index(drop=True)
 
 
+def has_modules(by_module: pd.DataFrame) -> bool:
+    """True if `p.torch_ops.by("module")` knows the modules that called ops."""
+    return len(by_module) > 0 and bool(by_module["module"].notna().any())
+
+
 def _leaves(ops: pd.DataFrame, kernels: pd.DataFrame, by_module: pd.DataFrame) -> Iterator[_Leaf]:
-    has_modules = len(by_module) > 0 and bool(by_module["module"].notna().any())
+    of_modules = has_modules(by_module)
     of_ops = _by_scope(ops)
-    if has_modules:
+    if of_modules:
         of_ops = _by_module(by_module)
     in_kernels: dict[tuple[tuple[str, ...], str], float] = {}
     if len(kernels):
@@ -124,7 +129,7 @@ def _leaves(ops: pd.DataFrame, kernels: pd.DataFrame, by_module: pd.DataFrame) -
         modules = kernels["module"].tolist()
         for op, kernel, module, us in zip(*names, modules, kernels["total_us"], strict=True):
             path = tuple(_scope(op))
-            if has_modules:
+            if of_modules:
                 path = _modules(module)
             op_name = op or kernel
             in_kernels[path, op_name] = in_kernels.get((path, op_name), 0.0) + us

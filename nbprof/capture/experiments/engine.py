@@ -322,18 +322,21 @@ class Engine:
 
         Raises
         ------
-        _TooLittleTime
-            An epoch takes longer than a turn may.
+        Refused
+            An epoch takes longer than a turn may, or the program has too few.
         """
         if not self._steps:
             return Plan(0, 0)
+        available = (change.steps or self._steps) - _WARMUP
+        if change.epoch > available:
+            raise Refused("the program ends before it validates once more")
         last = self._unchanged[-1]
         # The rest of a turn saves and restores the state, and warms up.
         other_s = last.total_s - last.seconds
         turn_s = (until - time.perf_counter()) / (2 * LEAST_PAIRS)
         step_s = max(self._step_s, 1e-9)
         fit = math.floor((turn_s - other_s) / step_s)
-        steps = min(max(fit, _LEAST_STEPS), self._steps - _WARMUP)
+        steps = min(max(fit, _LEAST_STEPS), available)
         if change.epoch and steps < change.epoch:
             missing_s = 2 * LEAST_PAIRS * (change.epoch * step_s + other_s - turn_s)
             raise _TooLittleTime(
@@ -342,7 +345,7 @@ class Engine:
             )
         if change.epoch:
             steps -= steps % change.epoch
-        return Plan(_WARMUP, steps)
+        return Plan(_WARMUP, steps, change.kind)
 
     def _try(self, attempt: Attempt, share_s: float) -> None:
         """Measure an experiment for so long, or go on with it; the result is put in `tried`."""

@@ -31,12 +31,20 @@ class Change:
     is_long : bool
         It is about what happens in some steps only, such as validation: a turn has as many steps as
         the time allows.
+    kind : str
+        Not empty: only steps of this kind count in a long turn, such as ``train`` for those of a
+        fit of Keras, and not the batches of its validation.
+    steps : int
+        Steps of this kind that the program has; 0 if they are those that the recording found.
     epoch : int
-        Steps of an epoch, whole ones of which a long turn has; 0 for any number.
+        A long turn has a multiple of so many steps, from one validation to the next; 0 for any
+        number.
     """
 
     warmup = 0
     is_long = False
+    kind = ""
+    steps = 0
     epoch = 0
 
     def apply(self, patches: Patches) -> None:

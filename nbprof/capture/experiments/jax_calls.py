@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from types import CodeType
 from typing import Any
@@ -34,11 +35,13 @@ def around_calls(around: Around, patches: Patches) -> None:
     def jit(*args: Any, **kwargs: Any) -> Any:
         function = original(*args, **kwargs)
         if code_of(function) is not None:
-            _intercept(function, around, patches)
+            with suppress(AttributeError):  # of a JAX that looks different inside
+                _intercept(function, around, patches)
         return function
 
     for function in _compiled_functions():
-        _intercept(function, around, patches)
+        with suppress(AttributeError):
+            _intercept(function, around, patches)
     patches.replace(jax, "jit", jit)
 
 
@@ -135,5 +138,11 @@ def has_options(function: Any) -> bool:
     options = function._jit_info
     places = (*options.in_shardings_leaves, *options.out_shardings_leaves)
     if any(type(place).__name__ != "UnspecifiedValue" for place in places):
+        return True
+    layouts = (*options.in_layouts_leaves, *options.out_layouts_leaves)
+    if any(layout is not None for layout in layouts):
+        return True
+    others = ("device", "backend", "compiler_options_kvs")
+    if any(getattr(options, name, None) for name in others):
         return True
     return bool(options.donate_argnums or options.donate_argnames)

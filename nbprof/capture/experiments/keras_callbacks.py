@@ -44,8 +44,10 @@ class NoCallbacks(Change):
     """
 
     is_long = True
+    kind = "train"
 
     def __init__(self, observation: Observation) -> None:
+        self.steps = observation.epochs * observation.epoch_steps
         if observation.epochs > 1:
             self.epoch = observation.epoch_steps
 
@@ -72,9 +74,11 @@ class NoValidation(Change):
     """
 
     is_long = True
+    kind = "train"
 
     def __init__(self, observation: Observation) -> None:
-        self.epoch = observation.epoch_steps
+        self.steps = observation.epochs * observation.epoch_steps
+        self.epoch = observation.validation_freq * observation.epoch_steps
 
     def apply(self, patches: Patches) -> None:  # noqa: D102
         model = sys.modules["keras"].Model
@@ -100,12 +104,14 @@ def _no_callbacks(observation: Observation) -> str:
 
 
 def _no_validation(observation: Observation) -> str:
-    if not observation.validates:
+    if observation.validation_freq is None:
         return "no fit of Keras has validation_data"
+    if not isinstance(observation.validation_freq, int):
+        return "validation_freq is a list of epochs"
     if not observation.epoch_steps:
         return "the number of steps of an epoch is not known"
-    if observation.epochs == 1:
-        return "the fit validates once, after its only epoch"
+    if observation.epochs <= observation.validation_freq:
+        return "the fit validates at its end at most"
     return ""
 
 

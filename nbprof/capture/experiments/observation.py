@@ -126,8 +126,8 @@ class Observation:
         The most epochs of a `fit` of Keras.
     epoch_steps : int
         Its steps in an epoch; 0 if they are not known.
-    validates : bool
-        It validates after epochs.
+    validation_freq : int or list
+        From how many epochs to the next, or after which ones, it validates; None if it does not.
     carried : dict of code to set of int
         Positions of the arguments of functions that `jax.jit` compiled which are what the function
         returned before.
@@ -155,7 +155,7 @@ class Observation:
         self.callbacks: list[Any] = []
         self.epochs = 1
         self.epoch_steps = 0
-        self.validates = False
+        self.validation_freq: Any = None
         self.carried: dict[CodeType, set[int]] = {}
         self.wrapped_again: set[tuple[str, int]] = set()
         self.roots: list[Root] = []
@@ -338,8 +338,10 @@ class Observation:
         def fit(*args: Any, **kwargs: Any) -> Any:
             with suppress(TypeError):
                 given = parameters.bind(*args, **kwargs).arguments
-                self.epochs = max(self.epochs, given.get("epochs", 1))
-                self.validates = self.validates or given.get("validation_data") is not None
+                epochs = given.get("epochs", 1) - given.get("initial_epoch", 0)
+                self.epochs = max(self.epochs, epochs)
+                if given.get("validation_data") is not None:
+                    self.validation_freq = given.get("validation_freq", 1)
             return trained(*args, **kwargs)
 
         patches.replace(model, "fit", fit)
@@ -388,9 +390,8 @@ class Observation:
 
         patches.replace(jax, "jit", jit)
         carried = Carried()
-        with suppress(AttributeError):  # of a JAX that looks different inside
-            carried.hook(patches)
-            self.carried = carried.arguments
+        carried.hook(patches)
+        self.carried = carried.arguments
         self._note_call(jax.block_until_ready, lambda: self._waits("jax"), patches)
         array = array_class()
         if array is not None:

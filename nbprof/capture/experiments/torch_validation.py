@@ -67,12 +67,12 @@ def _refusal(observation: Observation) -> str:
 EXPERIMENTS = (
     Experiment(
         "no_validation",
-        "no validation within the steps",
+        "no passes without gradients within the steps",
         "torch",
         ("validation", "periodic"),
         _refusal,
         Repeated,
         "- validate(model)\n+ if step % 1000 == 0:\n+     validate(model)",
-        tradeoff="validate less often, or on fewer examples, if that tells enough",
+        tradeoff="where these passes only validate, run them less often or on fewer examples",
     ),
 )

@@ -37,10 +37,13 @@ class Plan:
         Steps that are not measured.
     steps : int
         Steps that are measured; 0 measures the program as a whole, which marks no steps.
+    kind : str
+        Not empty: only steps of this kind count.
     """
 
     warmup: int
     steps: int
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,10 @@ class _Watch:
         if threading.get_ident() != self._thread:
             self.elsewhere = True
             return
-        self.seen = clock.seen
+        if self._plan.kind:
+            self.seen += clock.kind == self._plan.kind
+        else:
+            self.seen = clock.seen
         if self.first is None:
             self.first = time.perf_counter()
         if not self._plan.steps:

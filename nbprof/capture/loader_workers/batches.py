@@ -258,6 +258,7 @@ class _Fetches:
         self._took: list[tuple[object, int, int]] = []
         """The items of this batch where only they are timed, as `Items.add_all` takes them."""
         self._collate: Any = None
+        self._is_list_of_items = False
         self._source: tuple[str, Any, Any] | None = None
         self._items_of: Any = None
         self._patched = False
@@ -284,7 +285,7 @@ class _Fetches:
                 __tracebackhide__ = True
                 return stages.run(times, collate, (batch,), {})
 
-            by_batch = vars(fetcher).get("auto_collation")
+            by_batch = self._is_list_of_items = bool(vars(fetcher).get("auto_collation"))
 
             def counting(batch: Any) -> Any:
                 __tracebackhide__ = True
@@ -303,7 +304,9 @@ class _Fetches:
         """The next batch is asked for with this."""
         self._asked = None
         # A sampler may give what only the dataset understands, and an iterable may end.
-        if type(indices) is list and self._source is not None and self._source[0] == "dataset":
+        if not self._is_list_of_items or type(indices) is not list:
+            return
+        if self._source is not None and self._source[0] == "dataset":
             self._asked = len(indices)
 
     def install(self, batch: int) -> None:

@@ -243,4 +243,6 @@ class PoolWorker(Recorder):
         totals = self.timer.totals
         if self._ended_ns and totals.batches:
             waited = time.perf_counter_ns() - self._ended_ns
-            totals.waiting_ns += max(waited - (self.pickle_ns - self._pickled_ns), 0)
+            # Of some messages, pickling is an estimate that later ones correct.
+            pickled = min(max(self.pickle_ns - self._pickled_ns, 0), waited)
+            totals.waiting_ns += max(waited - pickled, 0)

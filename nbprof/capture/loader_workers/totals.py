@@ -26,6 +26,8 @@ class Sampled:
         self._share, self._cost_ns = share, cost_ns
         self.count = 0
         self._ns = self._amount = 0
+        # The first time costs what comes once, such as imports.
+        self._first_ns = self._first_amount = 0
 
     def is_due(self, busy_ns: int) -> bool:
         """Return whether it may be measured once more after so much time of batches."""
@@ -34,14 +36,22 @@ class Sampled:
     def add(self, took_ns: int, amount: int) -> None:
         """It was measured, for this amount of what it grows with."""
         self.count += 1
+        if self.count == 1:
+            self._first_ns, self._first_amount = took_ns, amount
+            return
         self._ns += took_ns
         self._amount += amount
 
     def total_ns(self, amount: int) -> int:
-        """The time for this amount, as for what was measured; 0 before anything was."""
-        if not self._amount:
+        """The time for this amount: that of the first time, and for the rest as for what was
+        measured; 0 before anything was.
+        """
+        ns, measured = self._ns, self._amount
+        if not measured:
+            ns, measured = self._first_ns, self._first_amount
+        if not measured:
             return 0
-        return round(self._ns * amount / self._amount)
+        return self._first_ns + round(ns * max(amount - self._first_amount, 0) / measured)
 
 
 class Totals:

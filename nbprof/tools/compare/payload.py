@@ -353,9 +353,7 @@ def _tree(key: str, label: str, per_step: bool, calls: pd.DataFrame) -> Compared
     drawn = largest(calls)
     real = drawn["self_real"]
     # Of ops no change has an interval; of functions, those seen too rarely have none.
-    chance = pd.Series(False, drawn.index)
-    if real.notna().any():
-        chance = ~real.fillna(False)
+    chance = pd.Series(key == "python", drawn.index) & ~real.fillna(False)
     return ComparedCalls(
         id=key,
         label=label,

@@ -79,6 +79,11 @@ def _note(memory: HostMemory, processes: int) -> str | None:
     if processes <= 1:
         return None
     note = "Memory that processes share counts in each of them; proportionally, it counts once."
+    if memory.unread:
+        note += (
+            f" {wording.number(memory.unread)} more children were too many to be read: their memory"
+            " is in no figure."
+        )
     if processes > MOST_PROCESSES:
         note += f" {wording.number(processes - MOST_PROCESSES)} more: p.memory.host_processes."
     return note

@@ -49,10 +49,12 @@ def _breaks(graph_breaks: pd.DataFrame) -> str:
     costs = breaks.in_steps(graph_breaks)
     if costs is None:
         return ""
+    lines = plural(len(graph_breaks), "line")
+    if costs.lines < len(graph_breaks):
+        lines += f", of which {costs.lines:,} with known cost"
     return (
-        f"Graphs break at {plural(costs.lines, 'line')}: {wording.millis(costs.ms)} and"
-        f" {costs.ops:,.3g} ops per step between them, most at {costs.where}: `p.graph_breaks` has"
-        " each."
+        f"Graphs break at {lines}: {wording.millis(costs.ms)} and {costs.ops:,.3g} ops per step"
+        f" between them, most at {costs.where}: `p.graph_breaks` has each."
     )
 
 
