@@ -234,11 +234,17 @@ class TestThreads:
         assert not {"kernel's", "nbprof-anything"} & set(samples.threads)
 
     def test_an_ident_that_is_used_again_is_another_thread(self, run):
+        # Each works until there are further samples, however busy the machine is.
         text = (
-            BUSY
-            + "for i in range(4):\n    t = threading.Thread(target=busy, args=(0.1,), name=f'worker {i}')\n    t.start()\n    t.join()\n"
+            "def work(samples):\n    while taken() < samples:\n        pass\n"
+            "for i in range(4):\n    t = threading.Thread(target=work, args=(taken() + 3,), name=f'worker {i}')\n"
+            "    t.start()\n    t.join()\n"
         )
-        samples = sampled(run, text)
+        sampler = PythonSampler().start()
+        try:
+            run("2", text, {"threading": threading, "taken": lambda: len(sampler._times)})
+        finally:
+            samples = sampler.stop().samples()
         assert {"worker 1", "worker 2", "worker 3"} <= set(samples.threads)
 
 
