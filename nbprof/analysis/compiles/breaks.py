@@ -156,8 +156,8 @@ def _breaks(recorded: Compilations) -> dict[str, tuple[Compilation, str]]:
     for row, cause in table.with_causes(recorded):
         if row.framework == "torch" and causes.RESUMED.match(row.function):
             reason = cause.why.partition(": ")[2] if cause.kind == causes.GRAPH_BREAK else ""
-            first, known = breaks.get(_key(row), (row, ""))
-            breaks[_key(row)] = first, known or reason
+            first, earlier_reason = breaks.get(_key(row), (row, ""))
+            breaks[_key(row)] = first, earlier_reason or reason
     return breaks
 
 

@@ -524,8 +524,8 @@ def _of_tradeoff(tried: Tried, experiment: Experiment) -> Tried:
     why = SLOWER if tried.gain_high_ms < 0 else NOT_FASTER
     if tried.gain_low_ms > 0:
         saved = 100 * tried.gain_ms / tried.baseline_ms
-        what = "as many examples take" if experiment.examples > 1 else "a step takes"
-        why = f"{what} {saved:.0f}% less time; {experiment.tradeoff}"
+        subject = "as many examples take" if experiment.examples > 1 else "a step takes"
+        why = f"{subject} {saved:.0f}% less time; {experiment.tradeoff}"
     return replace(tried, why=why, recommended=False, first_ms=math.nan, pays_after=None)
 
 

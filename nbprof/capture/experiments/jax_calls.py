@@ -65,8 +65,8 @@ def _intercept(function: Any, around: Around, patches: Patches) -> None:
     rest: list[tuple[Any, ...]] = []
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        outputs, _, *others = ask(*args, **kwargs)
-        rest[:] = [tuple(others)]
+        outputs, _, *behind = ask(*args, **kwargs)
+        rest[:] = [tuple(behind)]
         return outputs
 
     instead = around(function, call)
@@ -120,7 +120,10 @@ class Carried:
         if code not in self._returned:
             return
         returned = {id(leaf) for leaf in self._returned[code]}
-        carried = {at for at, argument in enumerate(args) if _is_from(returned, argument)}
+        carried = set()
+        for position, argument in enumerate(args):
+            if _is_from(returned, argument):
+                carried.add(position)
         self.arguments[code] = self.arguments.get(code, carried) & carried
 
 
@@ -136,13 +139,12 @@ def _is_from(returned: set[int], argument: Any) -> bool:
 def has_options(function: Any) -> bool:
     """Return whether it donates already, or says where its arrays are."""
     options = function._jit_info
-    places = (*options.in_shardings_leaves, *options.out_shardings_leaves)
-    if any(type(place).__name__ != "UnspecifiedValue" for place in places):
+    shardings = (*options.in_shardings_leaves, *options.out_shardings_leaves)
+    if any(type(sharding).__name__ != "UnspecifiedValue" for sharding in shardings):
         return True
     layouts = (*options.in_layouts_leaves, *options.out_layouts_leaves)
     if any(layout is not None for layout in layouts):
         return True
-    others = ("device", "backend", "compiler_options_kvs")
-    if any(getattr(options, name, None) for name in others):
+    if any(getattr(options, name, None) for name in ("device", "backend", "compiler_options_kvs")):
         return True
     return bool(options.donate_argnums or options.donate_argnames)

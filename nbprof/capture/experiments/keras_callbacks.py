@@ -26,8 +26,8 @@ _BATCH_HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_tr
 
 def _left_out(callbacks: list[Any]) -> list[Any]:
     keras = sys.modules["keras"]
-    kept = tuple(getattr(keras.callbacks, name) for name in _KEPT if hasattr(keras.callbacks, name))
-    return [each for each in callbacks if not isinstance(each, kept)]
+    training = tuple(filter(None, (getattr(keras.callbacks, name, None) for name in _KEPT)))
+    return [each for each in callbacks if not isinstance(each, training)]
 
 
 def _has_batch_hook(callback: Any) -> bool:
@@ -57,10 +57,9 @@ class NoCallbacks(Change):
 
         @wraps(original)
         def make(self: Any, callbacks: Any = None, *args: Any, **kwargs: Any) -> None:
-            given = sys.modules["keras"].tree.flatten(callbacks) if callbacks else []
-            left_out = _left_out(given)
-            kept = [each for each in given if not any(each is other for other in left_out)]
-            original(self, kept, *args, **kwargs)
+            flat = sys.modules["keras"].tree.flatten(callbacks) if callbacks else []
+            left_out = set(map(id, _left_out(flat)))
+            original(self, [each for each in flat if id(each) not in left_out], *args, **kwargs)
 
         patches.replace(owner, "__init__", make)
 
@@ -87,9 +86,9 @@ class NoValidation(Change):
 
         @wraps(original)
         def fit(*args: Any, **kwargs: Any) -> Any:
-            given = parameters.bind(*args, **kwargs)
-            given.arguments["validation_data"] = None
-            return original(*given.args, **given.kwargs)
+            bound = parameters.bind(*args, **kwargs)
+            bound.arguments["validation_data"] = None
+            return original(*bound.args, **bound.kwargs)
 
         patches.replace(model, "fit", fit)
 

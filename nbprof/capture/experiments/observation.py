@@ -337,11 +337,11 @@ class Observation:
         @wraps(trained)
         def fit(*args: Any, **kwargs: Any) -> Any:
             with suppress(TypeError):
-                given = parameters.bind(*args, **kwargs).arguments
-                epochs = given.get("epochs", 1) - given.get("initial_epoch", 0)
+                arguments = parameters.bind(*args, **kwargs).arguments
+                epochs = arguments.get("epochs", 1) - arguments.get("initial_epoch", 0)
                 self.epochs = max(self.epochs, epochs)
-                if given.get("validation_data") is not None:
-                    self.validation_freq = given.get("validation_freq", 1)
+                if arguments.get("validation_data") is not None:
+                    self.validation_freq = arguments.get("validation_freq", 1)
             return trained(*args, **kwargs)
 
         patches.replace(model, "fit", fit)

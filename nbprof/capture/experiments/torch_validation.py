@@ -54,8 +54,9 @@ class Repeated(Change):
 def _trained(observation: Observation) -> list[Any]:
     """The modules that run both with gradients and without."""
     graded = [root.module for root in observation.roots if root.graded and root.training]
-    others = [root.module for root in observation.roots if not root.graded]
-    return [module for module in others if any(module is each for each in graded)]
+    ungraded = [root.module for root in observation.roots if not root.graded]
+    trained = set(map(id, graded))
+    return [module for module in ungraded if id(module) in trained]
 
 
 def _refusal(observation: Observation) -> str:
