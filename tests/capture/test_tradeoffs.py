@@ -42,7 +42,7 @@ def count():
     os.environ[COUNT] = str(int(os.environ[COUNT]) + 1)
 
 
-def tried(function, name, steps, budget_s=60.0):
+def tried(function, name, steps, budget_s=3000.0):
     runner = engine.Engine(
         program.of_call(function, (), {}), Options(save=False), steps=steps, units=steps, budget_s=budget_s
     )  # fmt: skip

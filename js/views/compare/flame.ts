@@ -33,7 +33,8 @@ export function flame(pair: Pair, context: ViewContext): HTMLElement[] {
   const draw = (): void => {
     graph();
     scope.textContent = scopeOf(tree);
-    rest.replaceChildren(legend(tree), ...listOf(tree, scopeOf(tree), context));
+    const list = h("div", { style: { marginTop: "16px" } }, ...listOf(tree, scopeOf(tree), context));
+    rest.replaceChildren(legend(tree), list);
   };
   const sides = [
     { id: "before" as Side, label: "As before" },
