@@ -23,6 +23,8 @@ without workers.
 """
 TF_DATA = "tf.data"
 """In place of the dataset of a loader: the functions that tf.data calls."""
+IN_THREADS = " in threads"
+"""After the dataset of a loader of grain: its threads that work for other threads."""
 _MOST_LINES = 10 * MOST_ROWS
 """Lines that are kept while reports are merged."""
 
