@@ -30,7 +30,7 @@ from nbprof.analysis.input.workers import (
     service,
 )
 from nbprof.core.worker_times import IN_PROCESS as HERE
-from nbprof.core.worker_times import IN_THREADS, StageTotals, WorkerTimes
+from nbprof.core.worker_times import READ_AHEAD, StageTotals, WorkerTimes
 from nbprof.display import wording
 
 SHARE = 0.3
@@ -69,7 +69,7 @@ class Workers:
 
     def threads_for(self, loader: int) -> int | None:
         """The loader that the threads are which read ahead for a loader of grain."""
-        name = self.times.loaders[loader].dataset + IN_THREADS
+        name = self.times.loaders[loader].dataset + READ_AHEAD
         names = [each.dataset for each in self.times.loaders]
         return names.index(name) if name in names else None
 

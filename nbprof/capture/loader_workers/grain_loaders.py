@@ -14,7 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple, Protocol
 
@@ -33,7 +33,7 @@ from nbprof.capture.loader_workers.stages import (
 )
 from nbprof.capture.loader_workers.totals import Sampled, Totals
 from nbprof.capture.patches import Patches
-from nbprof.core.worker_times import IN_PROCESS, IN_THREADS, MOST_ROWS
+from nbprof.core.worker_times import IN_PROCESS, READ_AHEAD, MOST_ROWS
 
 _DATASET = "grain._src.python.dataset.dataset"
 _TRACEBACKS = "grain._src.core.traceback_util"
@@ -42,6 +42,8 @@ _SHARE = 0.004
 """Share of the time of elements that timing them may take: of short ones, only some are timed."""
 _CALLS = 8
 """Calls of `Stages` that take as long as all that times one element."""
+_RESTS = 20
+"""Elements that are not timed, from which on nodes that others ask are left alone meanwhile."""
 _MOST_NODES = 5_000
 _MOST_AT_A_TIME = 16
 """Threads that are sampled at a time."""
@@ -81,13 +83,17 @@ class Maker:
         Whether the one that is being made is timed.
     batches : bool
         Whether the loop gets them as they are.
+    changes : int
+        Methods that were replaced to time the next element.
+    takes_batches : bool
+        Whether worker processes make batches for it, of which they count the items.
     """
 
     def __init__(self, worker: int, *, samples: bool) -> None:
         self.worker = worker
         self.stages = Stages()
         self.samples = Samples(self.stages, enabled=samples)
-        self.timed = self.batches = False
+        self.timed = self.batches = self.takes_batches = False
         self._handing_over = Times(Stage("", "", "", "", 0))
         """Of nodes that wait for threads or processes."""
         self._passing_on = Times(Stage("", "", "", "", 0))
@@ -98,9 +104,20 @@ class Maker:
         self._sources: dict[int, weakref.ref[Any]] = {}
         self._node: Any = None
         """The innermost node that runs."""
+        self.changes = 0
         self._skip = 0
         self._thread = weakref.ref(threading.current_thread())
         self.clear()
+
+    @property
+    def is_due(self) -> bool:
+        """True if the next element is timed."""
+        return self._skip <= 0
+
+    @property
+    def rests(self) -> bool:
+        """True if many are not timed until then."""
+        return self._skip > _RESTS
 
     @property
     def is_free(self) -> bool:
@@ -137,15 +154,13 @@ class Maker:
         for source in nodes.sources(node):
             self._sources[id(source)] = weakref.ref(source)
 
-    def make(
-        self, node: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def make(self, node: Any, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Make an element by this call."""
         __tracebackhide__ = True
-        self.timed = self._skip <= 0
+        self.timed = self.is_due
         if not self.timed:
             self._skip -= 1
-            made = call(node, *args, **kwargs)
+            made = call(node, *args)
             self.elements += 1
             self._ended_ns = time.perf_counter_ns()
             return made
@@ -155,7 +170,7 @@ class Maker:
         start_ns, began = time.time_ns(), time.perf_counter_ns()
         waiting = began - self._ended_ns if self._ended_ns else 0
         try:
-            made = self.run(node, call, args, kwargs)
+            made = self.run(node, call, args)
         finally:
             self._ended_ns = time.perf_counter_ns()
             self._node = None
@@ -170,7 +185,7 @@ class Maker:
         self._waiting_ns += waiting
         if self.batches and len(self._batches) < MOST_BATCHES:
             self._batches.append((-1, start_ns, took, self._items - before[2]))
-        cost = (self._calls - before[0] + _CALLS) * call_ns()
+        cost = (self._calls - before[0] + _CALLS + self.changes) * call_ns()
         self._skip = int(cost / max(_SHARE * took, 1.0))
         return made
 
@@ -178,9 +193,7 @@ class Maker:
     def _calls(self) -> int:
         return self.stages.calls() + self._handing_over.calls + self._passing_on.calls
 
-    def run(
-        self, node: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def run(self, node: Any, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Call a method of a node that gives an element, or several."""
         __tracebackhide__ = True
         known = self._nodes.get(id(node))
@@ -188,13 +201,13 @@ class Maker:
             known = self._look_at(node)
         # The method of a parent class, or the same one by another name.
         if node is self._node:
-            return call(node, *args, **kwargs)
+            return call(node, *args)
         count = len(args[0]) if args and isinstance(args[0], (list, tuple)) else 1
         times, items = known.times, self._items
         longest, before = times.longest_ns, times.self_ns
         outer, self._node = self._node, node
         try:
-            made = self.stages.run(times, call, (node, *args), kwargs, calls=count)
+            made = self.stages.run(times, call, (node, *args), {}, calls=count)
         except StopIteration:
             times.calls -= count
             raise
@@ -211,7 +224,7 @@ class Maker:
         times, reads = None, _is(self._sources.get(id(node)), node)
         with contextlib.suppress(Exception):
             if type(node).__name__ in nodes.HANDS_OVER:
-                times, reads = self._handing_over, type(node).__name__ in nodes.THREADS
+                times, reads = self._handing_over, not self.takes_batches
             else:
                 stage = nodes.stage_of_node(node)
                 times = None if stage is None else self.stages.times(stage)
@@ -220,6 +233,20 @@ class Maker:
             self._nodes.clear()
         self._nodes[id(node)] = known
         return known
+
+    @property
+    def took_ns(self) -> int:
+        """Time in which it made elements, or waited for other threads to."""
+        return self._of_all(self._took_ns)
+
+    @property
+    def waiting_ns(self) -> int:
+        """Time in which nothing was asked of it."""
+        return self._of_all(self._waiting_ns)
+
+    def _of_all(self, value: int) -> int:
+        """A sum over all elements, by those that were timed."""
+        return value * self.elements // max(self._timed_elements, 1)
 
     @property
     def has_stages(self) -> bool:
@@ -234,20 +261,15 @@ class Maker:
         batches : bool
             Whether the elements are counted as batches.
         """
-        timed = max(self._timed_elements, 1)
-
-        def of_all(value: int) -> int:
-            return value * self.elements // timed
-
         stages = self.stages.values()
         for values in stages:
             values["total_ns"] = values["self_ns"]
             for name in ("calls", "total_ns", "self_ns"):
-                values[name] = of_all(values[name])
+                values[name] = self._of_all(values[name])
         totals = dict(vars(Totals()))
-        totals["items"] = totals["timed_items"] = of_all(self._items)
-        totals["busy_ns"] = totals["timed_busy_ns"] = of_all(self._busy_ns)
-        totals["waiting_ns"] = of_all(self._waiting_ns)
+        totals["items"] = totals["timed_items"] = self._of_all(self._items)
+        totals["busy_ns"] = totals["timed_busy_ns"] = self._of_all(self._busy_ns)
+        totals["waiting_ns"] = self.waiting_ns
         totals["cpu_ns"] = self._cpu.total_ns(totals["busy_ns"])
         totals["batches"] = self.elements if batches else 0
         return {
@@ -275,9 +297,9 @@ class _Method:
     def __get__(self, node: Any, owner: type | None = None) -> Any:
         return self if node is None else MethodType(self._timed, node)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any) -> Any:
         __tracebackhide__ = True
-        return self._timed(*args, **kwargs)
+        return self._timed(*args)
 
     def __reduce__(self) -> Any:
         return _itself, (self._original,)
@@ -288,10 +310,13 @@ def _itself(method: Any) -> Any:
 
 
 class _Root(NamedTuple):
-    """An outermost node, and the class of what it reads; empty if its elements are not timed."""
+    """An outermost node, the class of what it reads, empty if its elements are not timed, and
+    whether worker processes make its elements as they are.
+    """
 
     node: weakref.ref[Any]
     source: str
+    takes_batches: bool
 
 
 class Loop(Protocol):
@@ -360,6 +385,12 @@ class GrainLoaders:
         self._hooked: dict[Hooked, tuple[Any, Any]] = {}
         """The original and what stands in its place."""
         self._original_of: dict[Any, Any] = {}
+        self._entries: set[Hooked] = set()
+        """Those of outermost nodes."""
+        self._timing = 0
+        """Threads that time an element."""
+        self._rests = False
+        """True while only outermost nodes are replaced."""
         self._process = os.getpid()
         self._reporter: Reporter | None = None
 
@@ -394,13 +425,14 @@ class GrainLoaders:
         patches.replace(output, "__iter__", iterate)
 
     def _refit(self, owner: type) -> None:
-        current = vars(owner).get(_NEXT)
-        inner = self._original_of.get(getattr(current, "__wrapped__", None))
-        if inner is not None and current not in self._original_of:
-            shortens = sys.modules[_TRACEBACKS].run_with_traceback_filter
-            setattr(owner, _NEXT, shortens(inner))
+        current, hooked = vars(owner).get(_NEXT), self._hooked.get((owner, _NEXT))
+        if hooked is None or current not in hooked:
+            inner = self._original_of.get(getattr(current, "__wrapped__", None))
+            if inner is not None:
+                shortens = sys.modules[_TRACEBACKS].run_with_traceback_filter
+                setattr(owner, _NEXT, shortens(inner))
             self._hooked.pop((owner, _NEXT), None)
-        self._hook(owner, _NEXT)
+            self._hook(owner, _NEXT)
 
     def _hook(self, owner: type, name: str) -> None:
         """Time what a class itself defines, from now on."""
@@ -418,38 +450,77 @@ class GrainLoaders:
     def _timed(self, original: Any, *, of_loop: bool) -> Any:
         here = self._here
 
+        # Most calls come from other nodes, while nothing is timed.
         @wraps(original)
-        def timed(node: Any, *args: Any, **kwargs: Any) -> Any:
+        def timed(node: Any, *args: Any) -> Any:
             __tracebackhide__ = True
             maker = here.maker
-            if maker is not None:
-                if maker.timed:
-                    return maker.run(node, original, args, kwargs)
-                return original(node, *args, **kwargs)
-            # A slice is no element.
-            if args and isinstance(args[0], slice):
-                return original(node, *args, **kwargs)
-            with contextlib.suppress(Exception):
-                maker = self._maker(node)
-            thread = threading.get_ident()
-            here.maker = maker or self._idle
-
-            def make(node: Any) -> Any:
-                __tracebackhide__ = True
-                if maker is None:
-                    return original(node, *args, **kwargs)
-                self._making[thread] = maker
-                return maker.make(node, original, args, kwargs)
-
-            try:
-                if of_loop and not here.name:
-                    return self._loop.following(make, node)
-                return make(node)
-            finally:
-                here.maker = None
-                self._making.pop(thread, None)
+            if maker is None:
+                return self._outermost(original, node, args, of_loop=of_loop)
+            if maker.timed:
+                return maker.run(node, original, args)
+            return original(node, *args)
 
         return timed
+
+    def _outermost(self, original: Any, node: Any, args: tuple[Any, ...], *, of_loop: bool) -> Any:
+        """Something else than another node asks a node for an element."""
+        __tracebackhide__ = True
+        # A slice is no element.
+        if args and isinstance(args[0], slice):
+            return original(node, *args)
+        here, maker = self._here, None
+        with contextlib.suppress(Exception):
+            maker = self._maker(node)
+        here.maker = maker or self._idle
+        try:
+            if of_loop and not here.name:
+                return self._loop.following(partial(self._make, maker, original, args), node)
+            return self._make(maker, original, args, node)
+        finally:
+            here.maker = None
+
+    def _make(self, maker: Maker | None, original: Any, args: tuple[Any, ...], node: Any) -> Any:
+        __tracebackhide__ = True
+        if maker is None:
+            return original(node, *args)
+        if not maker.is_due:
+            return maker.make(node, original, args)
+        thread = threading.get_ident()
+        maker.changes = self._wake()
+        self._making[thread] = maker
+        try:
+            return maker.make(node, original, args)
+        finally:
+            self._making.pop(thread, None)
+            self._rest(maker)
+
+    def _wake(self) -> int:
+        """Time the nodes within the outermost ones; returns how many methods that replaces."""
+        with self._lock:
+            self._timing += 1
+            if not self._rests:
+                return 0
+            self._rests = False
+            for (owner, name), (original, timed) in self._hooked.items():
+                if vars(owner).get(name) is original:
+                    setattr(owner, name, timed)
+            return len(self._hooked)
+
+    def _rest(self, maker: Maker) -> None:
+        """An element was timed: where the next one to be is far, only outermost nodes need to be
+        replaced until then.
+        """
+        with self._lock:
+            self._timing -= 1
+            if self._timing or self._rests or not maker.rests:
+                return
+            makers = [each for makers in self._makers.values() for each in makers]
+            if all(each.rests or each.is_free for each in makers):
+                self._rests = True
+                for hooked, (original, timed) in self._hooked.items():
+                    if hooked not in self._entries and vars(hooked[0]).get(hooked[1]) is timed:
+                        setattr(*hooked, original)
 
     def _maker(self, node: Any) -> Maker | None:
         """What times the elements of an outermost node on this thread; None if nothing does."""
@@ -463,27 +534,30 @@ class GrainLoaders:
         maker = here.makers.get(root.source) or self._new_maker(root.source)
         if maker is not None:
             here.makers[root.source] = maker
-            maker.batches = not here.name or _is(self._elsewhere.get(id(node)), node)
+            maker.batches = not here.name or self.makes_batches(node)
+            maker.takes_batches = root.takes_batches
             maker.reads_from(node)
         return maker
 
     def _see(self, node: Any) -> _Root:
         """A node is asked for an element by something else than another one, for the first time."""
         for each in nodes.below(node):
-            for owner in type(each).__mro__:
-                for name in (_NEXT, _ITEM, _ITEMS):
-                    if owner is not object:
-                        self._hook(owner, name)
-        source = nodes.name_of_source(node)
+            for owner, name in _methods(each):
+                self._hook(owner, name)
+            if type(each).__name__ in nodes.HANDS_OVER:
+                self._entries.update(*map(_methods, nodes.parents(each)))
+        self._entries.update(_methods(node))
+        source, made = nodes.name_of_source(node), nodes.made_elsewhere(node)
+        processes = nodes.processes(node)
         if not self._here.name:
-            for made in nodes.made_elsewhere(node):
-                self._elsewhere[id(made)] = weakref.ref(made)
-            self._loop.begins(node, source, nodes.processes(node))
+            for each in made:
+                self._elsewhere[id(each)] = weakref.ref(each)
+            self._loop.begins(node, source, processes)
         if source and self._number(source) is None:
             source = ""
         if len(self._roots) >= _MOST_NODES:
             self._roots.clear()
-        root = self._roots[id(node)] = _Root(weakref.ref(node), source)
+        root = self._roots[id(node)] = _Root(weakref.ref(node), source, bool(made) and processes > 0)
         return root
 
     def _new_maker(self, source: str) -> Maker | None:
@@ -530,11 +604,27 @@ class GrainLoaders:
             for maker in made:
                 # The last ones to work on a batch make it.
                 batches = maker.worker == IN_PROCESS or (maker.batches and not in_loop)
-                number = self._number(source if batches else source + IN_THREADS)
+                number = self._number(source if batches else source + READ_AHEAD)
                 if number is not None:
                     values = maker.values(batches=batches)
                     reports.append({"loader": number, "worker": maker.worker, **about, **values})
         return reports
+
+    def of_loop(self) -> dict[str, int]:
+        """What loops in this process got: `elements`, how long that took, `busy_ns`, and the time
+        in between, `waiting_ns`.
+        """
+        makers = [each for makers in list(self._makers.values()) for each in makers]
+        loops = [maker for maker in makers if maker.worker == IN_PROCESS]
+        return {
+            "elements": sum(each.elements for each in loops),
+            "busy_ns": sum(each.took_ns for each in loops),
+            "waiting_ns": sum(each.waiting_ns for each in loops),
+        }
+
+    def makes_batches(self, node: Any) -> bool:
+        """Return whether the loop gets the elements of a node as they are, from elsewhere."""
+        return _is(self._elsewhere.get(id(node)), node)
 
     def close(self) -> None:
         """The recording is over: leave all classes as they were."""
@@ -551,6 +641,16 @@ class GrainLoaders:
         self._roots.clear()
         self._elsewhere.clear()
         self._makers.clear()
+
+
+def _methods(node: Any) -> list[Hooked]:
+    """The methods of a node that give elements, with the classes that define them."""
+    return [
+        (owner, name)
+        for owner in type(node).__mro__
+        for name in (_NEXT, _ITEM, _ITEMS)
+        if isinstance(vars(owner).get(name), (FunctionType, _Method))
+    ]
 
 
 def _subclasses(owner: type) -> list[type]:

@@ -47,7 +47,6 @@ POOL, THREAD, PROCESS, INTERLEAVED = (
 )
 """Iterators that take their elements from threads or processes."""
 _PROCESS_DATASET = "ProcessPrefetchIterDataset"
-THREADS = (POOL, THREAD)
 HANDS_OVER = (POOL, THREAD, PROCESS, INTERLEAVED)
 _ONE_TO_ONE = (
     "DataLoaderIterator",
@@ -137,7 +136,7 @@ def made_elsewhere(root: Any) -> list[Any]:
         above, node = node, next(iter(parents(node)), None)
         if type(above).__name__ == THREAD:
             found.append(node)
-    if type(node).__name__ == POOL:
+    if type(node).__name__ in (POOL, PROCESS):
         found += parents(node)
     elif type(node).__name__ == INTERLEAVED:
         found += [inner for each in parents(node) for inner in parents(each)]

@@ -23,6 +23,7 @@ from nbprof.core import worker_times
 if TYPE_CHECKING:
     from nbprof.capture.loader_workers.grain_loaders import GrainLoaders
     from nbprof.capture.loader_workers.grain_loaders import Loop as GrainLoop
+    from nbprof.capture.loader_workers.grain_processes import GrainProcesses
     from nbprof.capture.loader_workers.in_process import InProcess
     from nbprof.capture.loader_workers.pools import Pools
     from nbprof.capture.loader_workers.py_datasets import PyDatasets
@@ -70,6 +71,7 @@ class WorkerWatch:
         self._of_tf_data: int | None = None
         """The number of tf.data as a loader."""
         self._grain: GrainLoaders | None = None
+        self._grain_processes: GrainProcesses | None = None
         self._of_grain: dict[str, int] = {}
         """The numbers of the loaders of grain, by the class of what they read."""
         self._folder: Folder | None = None
@@ -177,12 +179,18 @@ class WorkerWatch:
         if self._grain is not None:
             return
         from nbprof.capture.loader_workers.grain_loaders import GrainLoaders
+        from nbprof.capture.loader_workers.grain_processes import GrainProcesses
 
         grain = GrainLoaders(
             lambda: self._window != PAUSED, self._number_of_grain, lambda: self.samples, loop
         )
+        processes = GrainProcesses(
+            self._grain_starts, self._number_of_grain, grain.makes_batches, lambda: self.samples
+        )
         grain.hook(patches)
-        self._grain = grain
+        processes.hook(patches)
+        self._grain, self._grain_processes = grain, processes
+        patches.on_restore(self.close)
 
     def _number_of_grain(self, source: str) -> int | None:
         number = self._of_grain.get(source)
@@ -190,6 +198,12 @@ class WorkerWatch:
             number = self._of_grain[source] = len(self._loaders)
             self._loaders.append({"dataset": source[:100], "workers": 0, "prefetch": 0})
         return number
+
+    def _grain_starts(self, number: int, worker: int, prefetch: int) -> Folder | None:
+        """A worker process of a loader of grain starts: where it reports."""
+        loader = self._loaders[number]
+        loader["workers"], loader["prefetch"] = max(loader["workers"], worker + 1), prefetch
+        return self._report_folder()
 
     def takes(self, adapter: Any, dataset: Any, patches: Patches) -> None:
         """Keras takes a PyDataset, with the adapter that holds it."""
@@ -270,7 +284,8 @@ class WorkerWatch:
     def _running(self) -> set[int]:
         """The worker processes that run now and report."""
         pools = set() if self._pools is None else self._pools.running()
-        return _running(self._iterators) | pools
+        grain = set() if self._grain_processes is None else self._grain_processes.running()
+        return _running(self._iterators) | pools | grain
 
     def _make_folder(self) -> None:
         remove_leftovers()
