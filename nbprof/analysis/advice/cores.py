@@ -638,8 +638,12 @@ def _code_of_grain(workers: int, loader: LoaderUse) -> str:
             "+loader = grain.DataLoader(data_source=source, sampler=sampler,"
             f" worker_count={workers})"
         )
-    added = f"+ds = ds.mp_prefetch(grain.MultiprocessingOptions(num_workers={workers}))"
     if loader.workers:
-        present = f"num_workers={loader.workers}"
-        return f"-ds = ds.mp_prefetch(grain.MultiprocessingOptions({present}))\n{added}"
-    return f"{added}  # of a MapDataset: ds.to_iter_dataset().mp_prefetch(...)"
+        return (
+            f"-ds = ds.mp_prefetch(grain.MultiprocessingOptions(num_workers={loader.workers}))\n"
+            f"+ds = ds.mp_prefetch(grain.MultiprocessingOptions(num_workers={workers}))"
+        )
+    return (
+        f"+ds = ds.mp_prefetch(grain.MultiprocessingOptions(num_workers={workers}))"
+        "  # of a MapDataset: ds.to_iter_dataset().mp_prefetch(...)"
+    )

@@ -33,7 +33,7 @@ from nbprof.capture.loader_workers.stages import (
 )
 from nbprof.capture.loader_workers.totals import Sampled, Totals
 from nbprof.capture.patches import Patches
-from nbprof.core.worker_times import IN_PROCESS, READ_AHEAD, MOST_ROWS
+from nbprof.core.worker_times import IN_PROCESS, MOST_ROWS, READ_AHEAD
 
 _DATASET = "grain._src.python.dataset.dataset"
 _TRACEBACKS = "grain._src.core.traceback_util"
@@ -557,7 +557,9 @@ class GrainLoaders:
             source = ""
         if len(self._roots) >= _MOST_NODES:
             self._roots.clear()
-        root = self._roots[id(node)] = _Root(weakref.ref(node), source, bool(made) and processes > 0)
+        root = self._roots[id(node)] = _Root(
+            weakref.ref(node), source, bool(made) and processes > 0
+        )
         return root
 
     def _new_maker(self, source: str) -> Maker | None:

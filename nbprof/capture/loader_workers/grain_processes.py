@@ -20,11 +20,14 @@ from nbprof.capture.loader_workers.entry import GRAIN
 from nbprof.capture.loader_workers.folder import Folder
 from nbprof.capture.loader_workers.grain_loaders import GrainLoaders
 from nbprof.capture.loader_workers.recorder import Recorder
+from nbprof.capture.loader_workers.stages import Stage
 from nbprof.capture.patches import Patches
 from nbprof.core.worker_times import READ_AHEAD
 
 _MODULE = "grain._src.python.dataset.transformations.process_prefetch"
 _LOOP = "_put_dataset_elements_in_buffer"
+_BY_VALUE = "<dynamic-code>"
+"""The file of code that cloudpickle made of values."""
 _SHARED, _TREES = "grain._src.python.ipc.shared_memory_array", "grain._src.core.tree_lib"
 
 
@@ -45,6 +48,8 @@ class About(NamedTuple):
         When the loader began to start it, in ns since 1970.
     samples : bool
         Whether to sample the stack.
+    stages : tuple of Stage
+        Those that are known here: code of the program's own loses its file on the way.
     """
 
     folder: str
@@ -54,6 +59,7 @@ class About(NamedTuple):
     batches: bool
     began_ns: int
     samples: bool
+    stages: tuple[Stage, ...]
 
 
 class GrainProcesses:
@@ -132,7 +138,8 @@ class GrainProcesses:
         if folder is None:
             return None
         path, samples = str(folder.path), self._samples()
-        return About(path, loader, ahead, worker, batches, began_ns, samples)
+        stages = tuple(filter(None, map(nodes.stage_of_node, nodes.below(node))))
+        return About(path, loader, ahead, worker, batches, began_ns, samples, stages)
 
     def running(self) -> set[int]:
         """The processes that run now."""
@@ -187,7 +194,8 @@ class GrainWorker(Recorder):
         folder = Folder(Path(about.folder))
         super().__init__(folder, about.loader, about.worker, about.began_ns, False)
         self._about = about
-        loaders = GrainLoaders(lambda: self.counts, self._number, lambda: about.samples, self)
+        loop = _Loop(self.ready)
+        loaders = GrainLoaders(lambda: self.counts, self._number, lambda: about.samples, loop)
         self._loaders = loaders
         self.timer = _Timer(loaders, about)
 
@@ -225,9 +233,16 @@ class GrainWorker(Recorder):
         is_ahead = source.endswith(READ_AHEAD)
         return self._about.ahead if is_ahead else self._about.loader
 
-    def begins(self, iterator: Any, source: str, workers: int) -> None:
-        """The loop of the worker asks for its first element."""
-        self.ready()
+
+class _Loop:
+    """The loop of a worker over its elements, whose waits its loader measures."""
+
+    def __init__(self, ready: Callable[[], None]) -> None:
+        self._ready = ready
+
+    def begins(self, *_: Any) -> None:
+        """It asks for its first element."""
+        self._ready()
 
     def following(self, following: Callable[[Any], Any], iterator: Any) -> Any:
         """It asks for the next one."""
@@ -257,6 +272,7 @@ class _Timer(BatchTimer):
         values: dict[str, Any] = super().values()
         ahead: dict[str, Any] = {**BatchTimer(lambda: False, samples=False).values()}
         for report in self._loaders.reports():
+            report = _with_files(report, about.stages)
             _add(values if report["loader"] == about.loader else ahead, report)
         # The loop of the worker waits for its threads, as the loader does.
         loop = self._loaders.of_loop()
@@ -269,6 +285,22 @@ class _Timer(BatchTimer):
         about_ahead = {"loader": about.ahead, "worker": about.worker, "began_ns": 0, "start_ns": 0}
         others = [{**ahead, **about_ahead}] if ahead["stages"] else []
         return {**values, "others": others}
+
+
+def _with_files(report: dict[str, Any], known: tuple[Stage, ...]) -> dict[str, Any]:
+    """A report with the files of stages whose code came by value, as a cell's does; the lines that
+    were sampled in such code are of an unknown file.
+    """
+    files = {(stage.kind, stage.name, stage.line): stage.file for stage in known}
+    stages = []
+    for stage in report["stages"]:
+        file = files.get((stage["kind"], stage["name"], stage["line"]), "")
+        stages.append({**stage, "file": file} if stage["file"] == _BY_VALUE else stage)
+    lines = []
+    for *stage, function, file, line, count in report["lines"]:
+        if _BY_VALUE not in (stage[3], file):
+            lines.append([*stage, function, file, line, count])
+    return {**report, "stages": stages, "lines": lines}
 
 
 _ADDED = ("items", "busy_ns", "cpu_ns", "waiting_ns", "timed_items", "timed_busy_ns")
