@@ -657,7 +657,7 @@ def _methods(node: Any) -> list[Hooked]:
 
 def _subclasses(owner: type) -> list[type]:
     """All classes that extend one, those that extend others of them after these."""
-    found = []
+    found: list[type] = []
     for each in owner.__subclasses__():
         found += [each, *_subclasses(each)]
     return found

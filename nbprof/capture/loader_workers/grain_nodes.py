@@ -81,7 +81,8 @@ def attributes_of(thing: Any) -> dict[str, Any]:
 
 def parents(node: Any) -> list[Any]:
     """The nodes that a node takes its elements from."""
-    attributes, found = attributes_of(node), []
+    attributes = attributes_of(node)
+    found: list[Any] = []
     for name in _LINKS:
         value = attributes.get(name)
         if isinstance(value, (list, tuple)):
