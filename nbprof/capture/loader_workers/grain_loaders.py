@@ -160,17 +160,17 @@ class Maker:
         self.timed = self.is_due
         if not self.timed:
             self._skip -= 1
-            made = call(node, *args)
+            element = call(node, *args)
             self.elements += 1
             self._ended_ns = time.perf_counter_ns()
-            return made
+            return element
         before = self._calls, self._handing_over.self_ns, self._items
         of_cpu = self._cpu.is_due(self._busy_ns)
         cpu = time.thread_time_ns() if of_cpu else 0
         start_ns, began = time.time_ns(), time.perf_counter_ns()
         waiting = began - self._ended_ns if self._ended_ns else 0
         try:
-            made = self.run(node, call, args)
+            element = self.run(node, call, args)
         finally:
             self._ended_ns = time.perf_counter_ns()
             self._node = None
@@ -187,7 +187,7 @@ class Maker:
             self._batches.append((-1, start_ns, took, self._items - before[2]))
         cost = (self._calls - before[0] + _CALLS + self.changes) * call_ns()
         self._skip = int(cost / max(_SHARE * took, 1.0))
-        return made
+        return element
 
     @property
     def _calls(self) -> int:
@@ -196,18 +196,18 @@ class Maker:
     def run(self, node: Any, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Call a method of a node that gives an element, or several."""
         __tracebackhide__ = True
-        known = self._nodes.get(id(node))
-        if known is None or known.node() is not node:
-            known = self._look_at(node)
+        entry = self._nodes.get(id(node))
+        if entry is None or entry.node() is not node:
+            entry = self._look_at(node)
         # The method of a parent class, or the same one by another name.
         if node is self._node:
             return call(node, *args)
         count = len(args[0]) if args and isinstance(args[0], (list, tuple)) else 1
-        times, items = known.times, self._items
+        times, items = entry.times, self._items
         longest, before = times.longest_ns, times.self_ns
         outer, self._node = self._node, node
         try:
-            made = self.stages.run(times, call, (node, *args), {}, calls=count)
+            element = self.stages.run(times, call, (node, *args), {}, calls=count)
         except StopIteration:
             times.calls -= count
             raise
@@ -215,10 +215,10 @@ class Maker:
             self._node = outer
             # Not with the nodes that it takes its elements from.
             times.longest_ns = max(longest, (times.self_ns - before) // max(count, 1))
-        # What another thread hands over was read there.
-        if known.reads and self._items == items:
+        # Items that another thread hands over were read there.
+        if entry.reads and self._items == items:
             self._items += count
-        return made
+        return element
 
     def _look_at(self, node: Any) -> _Node:
         times, reads = None, _is(self._sources.get(id(node)), node)
@@ -228,11 +228,11 @@ class Maker:
             else:
                 stage = nodes.stage_of_node(node)
                 times = None if stage is None else self.stages.times(stage)
-        known = _Node(weakref.ref(node), times or self._passing_on, reads)
+        entry = _Node(weakref.ref(node), times or self._passing_on, reads)
         if len(self._nodes) >= _MOST_NODES:
             self._nodes.clear()
-        self._nodes[id(node)] = known
-        return known
+        self._nodes[id(node)] = entry
+        return entry
 
     @property
     def took_ns(self) -> int:
@@ -254,7 +254,7 @@ class Maker:
         return bool(self.stages.values())
 
     def values(self, *, batches: bool) -> dict[str, Any]:
-        """All that is known, as plain values for JSON: of all elements, by those that were timed.
+        """All that is entry, as plain values for JSON: of all elements, by those that were timed.
 
         Parameters
         ----------
@@ -332,7 +332,7 @@ class Loop(Protocol):
 
 
 class _Thread(threading.local):
-    """What a thread makes elements for, and with which."""
+    """The loaders that a thread makes elements for, with its makers."""
 
     def __init__(self) -> None:
         self.maker: Maker | None = None
@@ -396,7 +396,7 @@ class GrainLoaders:
 
     def hook(self, patches: Patches) -> None:
         """Time the elements that are made from now on."""
-        # What forks know.
+        # Before threads start: both are measured once.
         call_ns()
         cpu_clock_ns()
         module = sys.modules[_DATASET]
@@ -466,7 +466,7 @@ class GrainLoaders:
     def _outermost(self, original: Any, node: Any, args: tuple[Any, ...], *, of_loop: bool) -> Any:
         """Something else than another node asks a node for an element."""
         __tracebackhide__ = True
-        # A slice is no element.
+        # A slice of a dataset is a dataset.
         if args and isinstance(args[0], slice):
             return original(node, *args)
         here, maker = self._here, None
@@ -523,7 +523,7 @@ class GrainLoaders:
                         setattr(*hooked, original)
 
     def _maker(self, node: Any) -> Maker | None:
-        """What times the elements of an outermost node on this thread; None if nothing does."""
+        """The maker of the elements of an outermost node on this thread; None if none is timed."""
         if not self._counts() or os.getpid() != self._process:
             return None
         here, root = self._here, self._roots.get(id(node))
@@ -547,10 +547,10 @@ class GrainLoaders:
             if type(each).__name__ in nodes.HANDS_OVER:
                 self._entries.update(*map(_methods, nodes.parents(each)))
         self._entries.update(_methods(node))
-        source, made = nodes.name_of_source(node), nodes.made_elsewhere(node)
+        source, elsewhere = nodes.name_of_source(node), nodes.made_elsewhere(node)
         processes = nodes.processes(node)
         if not self._here.name:
-            for each in made:
+            for each in elsewhere:
                 self._elsewhere[id(each)] = weakref.ref(each)
             self._loop.begins(node, source, processes)
         if source and self._number(source) is None:
@@ -558,7 +558,7 @@ class GrainLoaders:
         if len(self._roots) >= _MOST_NODES:
             self._roots.clear()
         root = self._roots[id(node)] = _Root(
-            weakref.ref(node), source, bool(made) and processes > 0
+            weakref.ref(node), source, bool(elsewhere) and processes > 0
         )
         return root
 
@@ -601,9 +601,9 @@ class GrainLoaders:
         about = {"began_ns": 0, "start_ns": 0, "processes": 0}
         reports = []
         for source, makers in list(self._makers.items()):
-            made = [maker for maker in list(makers) if maker.elements and maker.has_stages]
-            in_loop = any(maker.worker == IN_PROCESS for maker in made)
-            for maker in made:
+            active = [maker for maker in list(makers) if maker.elements and maker.has_stages]
+            in_loop = any(maker.worker == IN_PROCESS for maker in active)
+            for maker in active:
                 # The last ones to work on a batch make it.
                 batches = maker.worker == IN_PROCESS or (maker.batches and not in_loop)
                 number = self._number(source if batches else source + READ_AHEAD)
@@ -613,8 +613,8 @@ class GrainLoaders:
         return reports
 
     def of_loop(self) -> dict[str, int]:
-        """What loops in this process got: `elements`, how long that took, `busy_ns`, and the time
-        in between, `waiting_ns`.
+        """The `elements` that loops got in this process, how long that took, `busy_ns`, and how
+        long it was in between, `waiting_ns`.
         """
         makers = [each for makers in list(self._makers.values()) for each in makers]
         loops = [maker for maker in makers if maker.worker == IN_PROCESS]
@@ -657,7 +657,7 @@ def _methods(node: Any) -> list[Hooked]:
 
 def _subclasses(owner: type) -> list[type]:
     """All classes that extend one, those that extend others of them after these."""
-    found: list[type] = []
+    classes: list[type] = []
     for each in owner.__subclasses__():
-        found += [each, *_subclasses(each)]
-    return found
+        classes += [each, *_subclasses(each)]
+    return classes

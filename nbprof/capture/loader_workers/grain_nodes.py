@@ -82,14 +82,14 @@ def attributes_of(thing: Any) -> dict[str, Any]:
 def parents(node: Any) -> list[Any]:
     """The nodes that a node takes its elements from."""
     attributes = attributes_of(node)
-    found: list[Any] = []
+    linked: list[Any] = []
     for name in _LINKS:
         value = attributes.get(name)
         if isinstance(value, (list, tuple)):
-            found += value[:_MOST_NODES]
+            linked += value[:_MOST_NODES]
         elif value is not None:
-            found.append(value)
-    return [each for each in found if attributes_of(each)]
+            linked.append(value)
+    return [each for each in linked if attributes_of(each)]
 
 
 def below(node: Any) -> Iterator[Any]:
@@ -132,20 +132,20 @@ def made_elsewhere(root: Any) -> list[Any]:
     """The nodes whose elements are the batches of a root, one each, and that threads or processes
     make.
     """
-    node, found = root, []
+    node, makers = root, []
     while type(node).__name__ in _ONE_TO_ONE:
         above, node = node, next(iter(parents(node)), None)
         if type(above).__name__ == THREAD:
-            found.append(node)
+            makers.append(node)
     if type(node).__name__ in (POOL, PROCESS):
-        found += parents(node)
+        makers += parents(node)
     elif type(node).__name__ == INTERLEAVED:
-        found += [inner for each in parents(node) for inner in parents(each)]
-    return found
+        makers += [inner for each in parents(node) for inner in parents(each)]
+    return makers
 
 
 def stage_of_node(node: Any) -> Stage | None:
-    """What a node does for an element; None if it only passes elements on."""
+    """The stage that a node is; None if it only passes elements on."""
     attributes = attributes_of(node)
     for name, kind in _CALLS.items():
         if name in attributes:

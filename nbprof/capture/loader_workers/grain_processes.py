@@ -32,7 +32,7 @@ _SHARED, _TREES = "grain._src.python.ipc.shared_memory_array", "grain._src.core.
 
 
 class About(NamedTuple):
-    """What a worker is told.
+    """The facts that a worker process gets.
 
     Attributes
     ----------
@@ -119,15 +119,15 @@ class GrainProcesses:
         patches.replace(owner, "start_prefetch", start)
 
     def _about(self, iterator: Any) -> About | None:
-        """What the worker that an iterator starts now is told."""
+        """The facts for the worker that an iterator starts now."""
         began_ns = time.time_ns()
         (node,) = nodes.parents(iterator)
         source = nodes.name_of_source(node)
         if not source:
             return None
         batches = self._makes_batches(node)
-        place = nodes.attributes_of(node).get("_mp_context")
-        worker = int(getattr(place, "process_index", 0))
+        context = nodes.attributes_of(node).get("_mp_context")
+        worker = int(getattr(context, "process_index", 0))
         # Grain starts them on several threads at a time.
         with self._lock:
             loader = self._number(source if batches else source + READ_AHEAD)
@@ -283,15 +283,14 @@ class _Timer(BatchTimer):
         if about.ahead == about.loader:
             return values
         about_ahead = {"loader": about.ahead, "worker": about.worker, "began_ns": 0, "start_ns": 0}
-        others = [{**ahead, **about_ahead}] if ahead["stages"] else []
-        return {**values, "others": others}
+        return {**values, "others": [{**ahead, **about_ahead}] if ahead["stages"] else []}
 
 
-def _with_files(report: dict[str, Any], known: tuple[Stage, ...]) -> dict[str, Any]:
+def _with_files(report: dict[str, Any], in_program: tuple[Stage, ...]) -> dict[str, Any]:
     """A report with the files of stages whose code came by value, as a cell's does; the lines that
     were sampled in such code are of an unknown file.
     """
-    files = {(stage.kind, stage.name, stage.line): stage.file for stage in known}
+    files = {(stage.kind, stage.name, stage.line): stage.file for stage in in_program}
     stages = []
     for stage in report["stages"]:
         file = files.get((stage["kind"], stage["name"], stage["line"]), "")
