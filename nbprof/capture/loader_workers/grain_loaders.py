@@ -261,7 +261,8 @@ class Maker:
         batches : bool
             Whether the elements are counted as batches.
         """
-        stages = self.stages.values()
+        # Innermost first, as items pass them.
+        stages = self.stages.values()[::-1]
         for values in stages:
             values["total_ns"] = values["self_ns"]
             for name in ("calls", "total_ns", "self_ns"):
@@ -657,7 +658,8 @@ def _methods(node: Any) -> list[Hooked]:
 
 def _subclasses(owner: type) -> list[type]:
     """All classes that extend one, those that extend others of them after these."""
+    direct: list[type] = owner.__subclasses__()
     classes: list[type] = []
-    for each in owner.__subclasses__():
+    for each in direct:
         classes += [each, *_subclasses(each)]
     return classes
