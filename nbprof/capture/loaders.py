@@ -19,6 +19,8 @@ from nbprof.capture.loader_workers.watch import WorkerWatch
 from nbprof.capture.patches import Patches
 from nbprof.core.loader_uses import (
     DATA_LOADER,
+    GRAIN_DATASET,
+    GRAIN_LOADER,
     ITERABLE,
     MOST,
     PY_DATASET,
@@ -238,6 +240,12 @@ def _of_py_dataset(dataset: Any, shuffle: object) -> LoaderUse:
         processes=_flag(stored.get("_use_multiprocessing")),
         shuffle=_flag(shuffle),
     )
+
+
+def of_grain(iterator: Any, source: str, workers: int) -> LoaderUse:
+    """A loader of grain, by its iterator, the class of what it reads and its processes."""
+    kind = GRAIN_LOADER if type(iterator).__name__.startswith("DataLoader") else GRAIN_DATASET
+    return LoaderUse(kind, short(source), workers, processes=workers > 0)
 
 
 def _stored(thing: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from nbprof.capture.loaders import Loaders
+from nbprof.capture.loaders import Loaders, of_grain
 from nbprof.capture.patches import Patches
 
 RECENT = 64
@@ -80,30 +80,61 @@ class Waits:
             if owner is not None and "__next__" in vars(owner):
                 self._around(owner, patches)
 
+    def hook_grain(self, patches: Patches) -> None:
+        """Watch the iterators of grain, which is imported."""
+        self.loaders.workers.hook_grain(_GrainLoop(self), patches)
+
     def _around(self, owner: Any, patches: Patches) -> None:
         original = owner.__next__
 
         @wraps(original)
         def following(iterator: Any) -> Any:
             __tracebackhide__ = True
-            # Not the context manager: this runs for every batch, and its frames would stand in the
-            # user's traceback.
-            if self._since or self.thread not in (0, threading.get_ident()):
-                self._asked_iterator = True
-                return original(iterator)
-            loaders = self.loaders
-            asked = loaders.clocks()
-            self._since = began = self._now()
-            try:
-                batch = original(iterator)
-                loaders.gave(iterator, asked)
-                return batch
-            finally:
-                self._since = 0.0
-                self.total += self._now() - began
-                self.items += 1
+            return self.following(original, iterator)
 
         patches.replace(owner, "__next__", following)
+
+    def following(self, following: Callable[[Any], Any], iterator: Any) -> Any:
+        """Ask an iterator for the next batch by this function, and count the time."""
+        __tracebackhide__ = True
+        # Not the context manager: this runs for every batch, and its frames would stand in the
+        # user's traceback.
+        if self._since or self.thread not in (0, threading.get_ident()):
+            self._asked_iterator = True
+            return following(iterator)
+        loaders = self.loaders
+        asked = loaders.clocks()
+        self._since = began = self._now()
+        try:
+            batch = following(iterator)
+            loaders.gave(iterator, asked)
+            return batch
+        finally:
+            self._since = 0.0
+            self.total += self._now() - began
+            self.items += 1
+
+
+class _GrainLoop:
+    """The waits for iterators of grain, also those that `nbprof.steps` goes over."""
+
+    def __init__(self, waits: Waits) -> None:
+        self._waits = waits
+
+    def begins(self, iterator: Any, source: str, workers: int) -> None:
+        """An iteration begins."""
+        self._waits.loaders.iterates(iterator, lambda: of_grain(iterator, source, workers))
+
+    def following(self, following: Callable[[Any], Any], iterator: Any) -> Any:
+        """Ask for the next batch."""
+        __tracebackhide__ = True
+        loaders = self._waits.loaders
+        if not self._waits.open_s:
+            return self._waits.following(following, iterator)
+        asked = loaders.clocks()
+        batch = self._waits.following(following, iterator)
+        loaders.gave(iterator, asked)
+        return batch
 
 
 class Pace:

@@ -24,7 +24,7 @@ from nbprof.capture.detect import choose
 from nbprof.capture.enough import trains
 from nbprof.capture.host_memory import HostMemoryRecorder
 from nbprof.capture.imports import ImportWatch
-from nbprof.capture.loader_workers.entry import PY_DATASETS
+from nbprof.capture.loader_workers.entry import GRAIN, PY_DATASETS
 from nbprof.capture.options import BACKENDS, PYTHON, Options
 from nbprof.capture.patches import Patches
 from nbprof.capture.python import PythonBackend
@@ -175,6 +175,7 @@ class Session:
             actions = self._begin_to_record()
             actions[keras.MODULE] = self._keras_is_here
             actions[PY_DATASETS] = self._py_datasets_are_here
+            actions[GRAIN] = self._grain_is_here
             actions |= dict.fromkeys(NPU_MODULES, self._npu_is_here)
             actions |= dict.fromkeys(pools.MODULES, self._pools_are_here)
             clock = self.clock
@@ -403,6 +404,11 @@ class Session:
         # Nothing of ours may fail the user's import.
         with contextlib.suppress(Exception):
             self.clock.waits.loaders.hook_keras(module, self._patches)
+
+    def _grain_is_here(self, _: ModuleType) -> None:
+        # Nothing of ours may fail the user's import.
+        with contextlib.suppress(Exception):
+            self.clock.waits.hook_grain(self._patches)
 
     def _pools_are_here(self, module: ModuleType) -> None:
         # Nothing of ours may fail the user's import.

@@ -16,6 +16,8 @@ MOST = 20
 DATA_LOADER = "torch.utils.data.DataLoader"
 PY_DATASET = "keras.utils.PyDataset"
 TF_DATA = "tf.data.Dataset"
+GRAIN_LOADER = "grain.DataLoader"
+GRAIN_DATASET = "grain.IterDataset"
 ITERABLE = "nbprof.steps"
 """Any other iterable that `nbprof.steps` runs over."""
 _LONGEST = 100
@@ -28,7 +30,7 @@ class LoaderUse:
     Parameters
     ----------
     kind : str
-        `DATA_LOADER`, `PY_DATASET`, `TF_DATA` or `ITERABLE`.
+        `DATA_LOADER`, `PY_DATASET`, `TF_DATA`, `GRAIN_LOADER`, `GRAIN_DATASET` or `ITERABLE`.
     dataset : str
         The class of what it reads.
     workers : int or None

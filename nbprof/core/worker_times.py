@@ -23,6 +23,10 @@ without workers.
 """
 TF_DATA = "tf.data"
 """In place of the dataset of a loader: the functions that tf.data calls."""
+READ_AHEAD = " (read ahead)"
+"""After the dataset of a loader of grain: its threads and processes whose elements others make
+batches of.
+"""
 _MOST_LINES = 10 * MOST_ROWS
 """Lines that are kept while reports are merged."""
 
@@ -240,6 +244,8 @@ class Merge:
         """Take in a report; of one that is damaged, at most a part."""
         with contextlib.suppress(KeyError, TypeError, ValueError, IndexError, AttributeError):
             self._add(report)
+            for other in report.get("others", ()):
+                self._add(other)
 
     def _add(self, report: Mapping[str, Any]) -> None:
         loader = int(report["loader"])

@@ -44,6 +44,8 @@ class Snippet(NamedTuple):
     @property
     def kind(self) -> str:
         """The framework whose code it is."""
+        if "grain." in self.text:
+            return JAX
         return next((kind for kind, names in _NAMES.items() if re.search(names, self.text)), PYTHON)
 
 
@@ -105,6 +107,7 @@ EXAMPLES: dict[str, Any] = {
     "few": "",
     "again": 'nbprof.load("logs/run") opens it',
     "workers": 2,
+    "loader": SimpleNamespace(workers=1),
     "elements": 1000,
     "fewer": 100,
 }

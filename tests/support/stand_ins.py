@@ -7,6 +7,7 @@ model, data and a step. Whatever else the code needs, such as `os`, it imports i
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shutil
 import tempfile
@@ -35,7 +36,6 @@ SKIPPED = {
     "worker.join()": "serves until it is stopped",
     'peaks={"flops": ..., "bytes": ...}': "the user fills in the peaks of the CPU",
     "correlation_id": "tests/docs/test_trace.py runs it on the trace it needs",
-    "grain.MapDataset": "Grain is not installed",
     "profiler.experimental.start(logdir": "begins a recording that the user ends",
     "jax.profiler.start_trace(logdir": "begins a recording that the user ends",
     "# at a prompt": "a command of a shell",
@@ -44,6 +44,8 @@ SKIPPED = {
     "mlflow.start_run()": "MLflow is not installed",
 }
 """Code that cannot run in a test, by a part of it, and why."""
+if importlib.util.find_spec("grain") is None:
+    SKIPPED["grain."] = "grain is not installed"
 
 REMOTE = {
     "s3://": "a bucket",
@@ -69,6 +71,7 @@ _FITTING: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "layers.Conv2D(": lambda given: {"x": given["tf"].ones((2, 8, 8, 3))},
     "step(state, pad_to": lambda _: {"step": MagicMock(name="step")},
     "step(state, batch, table)": lambda _: {"step": lambda state, batch, table: state},
+    "grain.": lambda _: _grain(),
     "dimension_numbers": lambda given: {
         "x": given["jnp"].ones((1, 4, 4, 4)), "w": given["jnp"].ones((1, 1, 4, 4)), "strides": (1, 1), "padding": "SAME"
     },
@@ -213,6 +216,24 @@ def _jax() -> dict[str, Any]:
         **dict.fromkeys(("w_q", "w_k", "w_v"), square),
         "x": square,
         "y": square,
+    }
+
+
+def _grain() -> dict[str, Any]:
+    import grain
+
+    items = [1, 2]
+    options = grain.sharding.NoSharding()
+    return {
+        "grain": grain,
+        "ds": grain.MapDataset.source(items).to_iter_dataset(),
+        "source": items,
+        "sampler": grain.samplers.SequentialSampler(len(items), options),
+        "decoded": items,
+        "make_batch": abs,
+        "count": 2,
+        "step": lambda state, batch: state + batch,
+        "state": 0,
     }
 
 

@@ -19,7 +19,15 @@ from nbprof.analysis import contention
 from nbprof.analysis.advice.keras_code import IN_KERAS, TITLES
 from nbprof.analysis.input.input_pipeline import READING
 from nbprof.analysis.rule import ABOUT, UP_TO
-from nbprof.core.loader_uses import DATA_LOADER, ITERABLE, PY_DATASET, TF_DATA, LoaderUse
+from nbprof.core.loader_uses import (
+    DATA_LOADER,
+    GRAIN_DATASET,
+    GRAIN_LOADER,
+    ITERABLE,
+    PY_DATASET,
+    TF_DATA,
+    LoaderUse,
+)
 from nbprof.display import wording
 
 HAND_OVER, RECEIVE_MS = 1.1, 2.0
@@ -38,7 +46,8 @@ CONCURRENT = (NONE, "input_ahead", "input_outside_tf_data", "map_serial", "prefe
 """Rules that let something run during the steps that did not."""
 RULES_ON_INPUT = ("input_ahead", "input_outside_tf_data", "input_bottleneck")
 """Rules of TensorFlow and JAX on input, which may come from a loader of PyTorch or Keras."""
-_OTHERS = (DATA_LOADER, PY_DATASET)
+_GRAIN = (GRAIN_LOADER, GRAIN_DATASET)
+_OTHERS = (DATA_LOADER, PY_DATASET, *_GRAIN)
 FROM_LOADER = "The batches come from the"
 """Begins the sentence on the loader, in findings of these rules."""
 _GENERATOR = "**Generator**"
@@ -52,6 +61,11 @@ _FIX = (
     "     def __getitem__(self, i):\n"
     "-        return decode(self.paths[i])\n"
     "+        return self.decoded[i]  # decoded once, before training: np.load(path,"
+    " mmap_mode='r')"
+)
+_FIX_OF_GRAIN = (
+    "-ds = grain.MapDataset.source(files).map(decode)\n"
+    "+ds = grain.MapDataset.source(decoded)  # decoded once, before training: np.load(path,"
     " mmap_mode='r')"
 )
 _FIX_OF_TF_DATA = (
@@ -279,12 +293,16 @@ def _fit(row: dict[str, Any], uses: list[LoaderUse], step: Step) -> dict[str, An
     elif loader is not None and loader.kind in _OTHERS and _is_on_foreign_input(row):
         # The framework's profiler does not record whose batches these are.
         rule, title = IN_PROCESS, "Load batches in worker processes"
-        if loader.workers and loader.kind == DATA_LOADER:
+        if loader.workers and loader.kind in (DATA_LOADER, GRAIN_LOADER):
             rule, title = WORKERS, "Give the DataLoader more workers"
+        elif loader.workers and loader.kind == GRAIN_DATASET:
+            rule, title = WORKERS, "Give mp_prefetch more workers"
         elif loader.workers and loader.processes:
             rule, title = WORKERS, TITLES[WORKERS]
         evidence = _name_loader(str(row["evidence"]), loader)
         row = {**row, "title": title, "evidence": evidence}
+        if loader.kind in _GRAIN:
+            return _of_grain(row, loader, step)
     if rule == IN_PROCESS:
         in_code = of_keras or loader
         if in_code is not None and in_code.kind == PY_DATASET and in_code.loads_ahead:
@@ -298,6 +316,16 @@ def _fit(row: dict[str, Any], uses: list[LoaderUse], step: Step) -> dict[str, An
     if step.machine is not None and (rule in CONCURRENT or parallel):
         return _concurrent(row, step.machine, loader, step)
     return row
+
+
+def _of_grain(row: dict[str, Any], loader: LoaderUse, step: Step) -> dict[str, Any]:
+    """A finding on batches of a loader of grain."""
+    row = {**row, "fix": _code_of_grain((loader.workers or 0) + 1, loader)}
+    if loader.workers:
+        row = _with_workers(row, loader, step)
+    else:
+        row = _in_process(row, loader, loader, step)
+    return {**row, "fix": _FIX_OF_GRAIN} if row["title"] in (_TITLE, _TITLE_SMALL) else row
 
 
 def _dataset_of_keras(uses: list[LoaderUse], step: Step) -> LoaderUse | None:
@@ -358,7 +386,8 @@ def _name_loader(text: str, loader: LoaderUse) -> str:
             break
     dataset = f" of **{loader.dataset}**" if loader.dataset else ""
     workers = ", whose workers cannot keep up" if loader.workers and loader.processes else ""
-    return f"{text} {FROM_LOADER} {loader.kind.rpartition('.')[2]}{dataset}{workers}."
+    name = loader.kind if loader.kind in _GRAIN else loader.kind.rpartition(".")[2]
+    return f"{text} {FROM_LOADER} {name}{dataset}{workers}."
 
 
 def _loader(rule: str, uses: list[LoaderUse]) -> LoaderUse | None:
@@ -406,7 +435,9 @@ def _in_process(
         f" **{wording.millis(times.step - gain)}**."
     )
     fix = _code(workers, loader_in_code, times, str(row["fix"]))
-    if load.rest_cores > load.left(workers, machine) + _ALMOST and machine.cores > 1:
+    has_threads = loader_in_code is None or loader_in_code.kind not in _GRAIN
+    left = load.left(workers, machine) + _ALMOST
+    if has_threads and load.rest_cores > left and machine.cores > 1:
         threads = max(int(machine.cores) - workers, 1)
         plural = "" if threads == 1 else "s"
         text += (
@@ -560,6 +591,8 @@ def _cores_of_step(load: Load, machine: Machine, unit: Unit) -> str:
 
 def _code(workers: int, loader: LoaderUse | None, times: Times, fix: str) -> str:
     """The call with a number of workers, with the arguments that the loader has."""
+    if loader is not None and loader.kind in _GRAIN:
+        return _code_of_grain(workers, loader)
     if loader is not None and loader.kind == PY_DATASET:
         present = f"workers={loader.workers}" if loader.workers is not None else ""
         if loader.processes:
@@ -593,4 +626,24 @@ def _code(workers: int, loader: LoaderUse | None, times: Times, fix: str) -> str
     return (
         f"-loader = DataLoader(dataset, {', '.join(before)})\n"
         f"+loader = DataLoader(dataset, {arguments})"
+    )
+
+
+def _code_of_grain(workers: int, loader: LoaderUse) -> str:
+    """The same of a loader of grain."""
+    if loader.kind == GRAIN_LOADER:
+        return (
+            "-loader = grain.DataLoader(data_source=source, sampler=sampler,"
+            f" worker_count={loader.workers or 0})\n"
+            "+loader = grain.DataLoader(data_source=source, sampler=sampler,"
+            f" worker_count={workers})"
+        )
+    if loader.workers:
+        return (
+            f"-ds = ds.mp_prefetch(grain.MultiprocessingOptions(num_workers={loader.workers}))\n"
+            f"+ds = ds.mp_prefetch(grain.MultiprocessingOptions(num_workers={workers}))"
+        )
+    return (
+        f"+ds = ds.mp_prefetch(grain.MultiprocessingOptions(num_workers={workers}))"
+        "  # of a MapDataset: ds.to_iter_dataset().mp_prefetch(...)"
     )

@@ -30,7 +30,7 @@ from nbprof.analysis.input.workers import (
     service,
 )
 from nbprof.core.worker_times import IN_PROCESS as HERE
-from nbprof.core.worker_times import StageTotals, WorkerTimes
+from nbprof.core.worker_times import READ_AHEAD, StageTotals, WorkerTimes
 from nbprof.display import wording
 
 SHARE = 0.3
@@ -49,16 +49,29 @@ class Workers:
     batches_per_step : float
     py_datasets : frozenset of str
         Names of the classes of datasets that the program gave to Keras.
+    of_grain : frozenset of str
+        Names of the classes that loaders of grain read.
     """
 
     times: WorkerTimes = field(default_factory=WorkerTimes)
     cells: Mapping[str, int] = field(default_factory=dict)
     batches_per_step: float = 1.0
     py_datasets: frozenset[str] = frozenset()
+    of_grain: frozenset[str] = frozenset()
 
     def is_py_dataset(self, loader: int) -> bool:
         """True if the loader with this index is a PyDataset of Keras."""
         return self.times.loaders[loader].dataset in self.py_datasets
+
+    def is_of_grain(self, loader: int) -> bool:
+        """True if the loader with this index is one of grain."""
+        return self.times.loaders[loader].dataset in self.of_grain
+
+    def threads_for(self, loader: int) -> int | None:
+        """The loader that the threads are which read ahead for a loader of grain."""
+        name = self.times.loaders[loader].dataset + READ_AHEAD
+        names = [each.dataset for each in self.times.loaders]
+        return names.index(name) if name in names else None
 
 
 def keep_up(workers: Workers, times: Times) -> int | None:
@@ -79,6 +92,8 @@ def explained(findings: pd.DataFrame, workers: Workers, times: Times, unit: Unit
         rows = findings["rule"] == WORKERS
         if workers.is_py_dataset(speed.loader) and _explains(workers, speed.loader, times):
             rows |= _on_py_dataset(findings, times)
+        elif workers.is_of_grain(speed.loader) and _explains(workers, speed.loader, times):
+            rows |= _on_grain(findings)
         findings = _with_workers(findings, rows, workers, speed, times, unit)
     loader = made_in_process(workers.times)
     if loader is None or (speed is not None and speed.loader == loader):
@@ -88,6 +103,13 @@ def explained(findings: pd.DataFrame, workers: Workers, times: Times, unit: Unit
         if not _explains(workers, loader, times):
             return findings
         rows |= _on_py_dataset(findings, times)
+    elif workers.is_of_grain(loader):
+        threads = workers.threads_for(loader)
+        rows |= _on_grain(findings)
+        if not _explains(workers, loader, times):
+            if threads is None or not _threads_explain(workers, loader, threads, times):
+                return findings
+            loader = threads
     return _with_items(findings, rows, workers, loader)
 
 
@@ -99,6 +121,23 @@ def _explains(workers: Workers, loader: int, times: Times) -> bool:
     batches = sum(row.batches for row in rows)
     batch_ms = sum(row.busy_ns for row in rows) / 1e6 / max(batches, 1) / max(len(rows), 1)
     return batch_ms * workers.batches_per_step >= SHARE * times.wait
+
+
+def _threads_explain(workers: Workers, loader: int, threads: int, times: Times) -> bool:
+    """True if reading ahead takes a good part of the wait for the batches of a loader."""
+    rows = workers.times.workers
+    batches = sum(row.batches for row in rows if row.loader == loader)
+    busy = [row.busy_ns for row in rows if row.loader == threads]
+    if not batches or not busy:
+        return False
+    batch_ms = sum(busy) / 1e6 / batches / len(busy)
+    return batch_ms * workers.batches_per_step >= SHARE * times.wait
+
+
+def _on_grain(findings: pd.DataFrame) -> pd.Series:
+    """Rows of findings on the batches of a loader of grain."""
+    of_loader = findings["evidence"].astype(str).str.contains(f"{FROM_LOADER} grain.", regex=False)
+    return findings["rule"].isin(RULES_ON_INPUT) & of_loader
 
 
 def _on_py_dataset(findings: pd.DataFrame, times: Times) -> pd.Series:

@@ -16,6 +16,8 @@ MODULE = "torch.utils.data._utils.worker"
 LOOP = "_worker_loop"
 PY_DATASETS = "keras.src.trainers.data_adapters.py_dataset_adapter"
 """The module in which Keras takes a PyDataset."""
+GRAIN = "grain._src.python.data_loader"
+"""The module of grain that is imported after those of its iterators."""
 
 
 class Entry:

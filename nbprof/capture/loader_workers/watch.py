@@ -21,6 +21,9 @@ from nbprof.capture.patches import Patches
 from nbprof.core import worker_times
 
 if TYPE_CHECKING:
+    from nbprof.capture.loader_workers.grain_loaders import GrainLoaders
+    from nbprof.capture.loader_workers.grain_loaders import Loop as GrainLoop
+    from nbprof.capture.loader_workers.grain_processes import GrainProcesses
     from nbprof.capture.loader_workers.in_process import InProcess
     from nbprof.capture.loader_workers.pools import Pools
     from nbprof.capture.loader_workers.py_datasets import PyDatasets
@@ -67,6 +70,10 @@ class WorkerWatch:
         self._tf_functions: TfFunctions | None = None
         self._of_tf_data: int | None = None
         """The number of tf.data as a loader."""
+        self._grain: GrainLoaders | None = None
+        self._grain_processes: GrainProcesses | None = None
+        self._of_grain: dict[str, int] = {}
+        """The numbers of the loaders of grain, by the class of what they read."""
         self._folder: Folder | None = None
         self._window = self._windows = 0
         self._number_of: dict[int, int] = {}
@@ -123,9 +130,9 @@ class WorkerWatch:
         patches.replace(iterators, "__init__", make)
 
     @property
-    def _here(self) -> list[InProcess | PyDatasets | TfFunctions]:
+    def _here(self) -> list[InProcess | PyDatasets | TfFunctions | GrainLoaders]:
         """The timers of batches that this process makes."""
-        parts = (self._in_process, self._py_datasets, self._tf_functions)
+        parts = (self._in_process, self._py_datasets, self._tf_functions, self._grain)
         return [each for each in parts if each is not None]
 
     def begin(self) -> None:
@@ -166,6 +173,37 @@ class WorkerWatch:
             self._of_tf_data = len(self._loaders)
             self._loaders.append({"dataset": worker_times.TF_DATA, "workers": 0, "prefetch": 0})
         return self._of_tf_data
+
+    def hook_grain(self, loop: GrainLoop, patches: Patches) -> None:
+        """Time what the loaders of grain make, which is imported."""
+        if self._grain is not None:
+            return
+        from nbprof.capture.loader_workers.grain_loaders import GrainLoaders
+        from nbprof.capture.loader_workers.grain_processes import GrainProcesses
+
+        grain = GrainLoaders(
+            lambda: self._window != PAUSED, self._number_of_grain, lambda: self.samples, loop
+        )
+        processes = GrainProcesses(
+            self._grain_starts, self._number_of_grain, grain.makes_batches, lambda: self.samples
+        )
+        grain.hook(patches)
+        processes.hook(patches)
+        self._grain, self._grain_processes = grain, processes
+        patches.on_restore(self.close)
+
+    def _number_of_grain(self, source: str) -> int | None:
+        number = self._of_grain.get(source)
+        if number is None and len(self._loaders) < worker_times.MOST_ROWS:
+            number = self._of_grain[source] = len(self._loaders)
+            self._loaders.append({"dataset": source[:100], "workers": 0, "prefetch": 0})
+        return number
+
+    def _grain_starts(self, number: int, worker: int, prefetch: int) -> Folder | None:
+        """A worker process of a loader of grain starts: where it reports."""
+        loader = self._loaders[number]
+        loader["workers"], loader["prefetch"] = max(loader["workers"], worker + 1), prefetch
+        return self._report_folder()
 
     def takes(self, adapter: Any, dataset: Any, patches: Patches) -> None:
         """Keras takes a PyDataset, with the adapter that holds it."""
@@ -246,7 +284,8 @@ class WorkerWatch:
     def _running(self) -> set[int]:
         """The worker processes that run now and report."""
         pools = set() if self._pools is None else self._pools.running()
-        return _running(self._iterators) | pools
+        grain = set() if self._grain_processes is None else self._grain_processes.running()
+        return _running(self._iterators) | pools | grain
 
     def _make_folder(self) -> None:
         remove_leftovers()

@@ -493,11 +493,17 @@ class AdviceFrames(OverviewFrames, HostFrames):
     def _workers(self) -> advice_workers.Workers:
         """The workers of loaders, and the steps that they worked for."""
         from nbprof.analysis.advice import workers as advice_workers
-        from nbprof.core.loader_uses import PY_DATASET
+        from nbprof.core.loader_uses import GRAIN_DATASET, GRAIN_LOADER, PY_DATASET
 
-        datasets = frozenset(use.dataset for use in self.loaders if use.kind == PY_DATASET)
+        def datasets(*kinds: str) -> frozenset[str]:
+            return frozenset(use.dataset for use in self.loaders if use.kind in kinds)
+
         return advice_workers.Workers(
-            self.worker_times, self.cells, self._batches_per_step, datasets
+            self.worker_times,
+            self.cells,
+            self._batches_per_step,
+            datasets(PY_DATASET),
+            datasets(GRAIN_LOADER, GRAIN_DATASET),
         )
 
     @property

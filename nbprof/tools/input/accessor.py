@@ -71,8 +71,9 @@ class InputPipeline(Framed):
 
     @property
     def workers(self) -> pd.DataFrame:
-        """One row per worker, a process or a thread, of a DataLoader or a PyDataset that was
-        iterated over while nbprof recorded; the main process where the loop makes the batches.
+        """One row per worker, a process or a thread, of a DataLoader, a PyDataset or a loader of
+        grain that was iterated over while nbprof recorded; the main process where the loop makes
+        the batches.
 
         `busy_ms` in which it made `batches` of `items`, `waiting_ms` in which the loader asked for
         none (with all workers busy, the steps wait for them; with much waiting, the loader keeps

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nbprof.core.guard import guarded
-from nbprof.core.worker_times import IN_PROCESS, LoopTotals, WorkerTimes, WorkerTotals
+from nbprof.core.worker_times import (
+    IN_PROCESS,
+    READ_AHEAD,
+    LoopTotals,
+    WorkerTimes,
+    WorkerTotals,
+)
 from nbprof.display import wording
 from nbprof.tools.common import fix_lines
 from nbprof.tools.input.parts import LoaderPipeline, NodeFact, PipelineNode
@@ -22,11 +28,22 @@ def loader_pipelines(run: Run) -> list[LoaderPipeline] | None:
     """The DataLoaders whose stages were timed, most time first; None without any."""
     times = run.worker_times
     timed = filter(times.of_items, {stage.loader for stage in times.stages})
-    loaders = sorted(timed, key=lambda each: -_busy(times, each))
+    ahead = set(_ahead_of(times).values())
+    loaders = sorted(set(timed) - ahead, key=lambda each: -_busy(times, each))
     if not loaders:
         return None
     limit = guarded("What limits the DataLoader", lambda: _limit(run), lambda _: None)
     return [_pipeline(run, loader, limit) for loader in loaders[:MOST_LOADERS]]
+
+
+def _ahead_of(times: WorkerTimes) -> dict[int, int]:
+    """By loader of grain, the one that its threads are which read ahead for it."""
+    number = {loader.dataset: index for index, loader in enumerate(times.loaders)}
+    return {
+        number[name.removesuffix(READ_AHEAD)]: index
+        for name, index in number.items()
+        if name.endswith(READ_AHEAD) and name.removesuffix(READ_AHEAD) in number
+    }
 
 
 def _busy(times: WorkerTimes, loader: int) -> int:
@@ -82,8 +99,10 @@ def _pipeline(run: Run, loader: int, limit: _Limit | None) -> LoaderPipeline:
     if limit is not None and limit.loader != loader:
         limit = None
     rows = [worker for worker in times.workers if worker.loader == loader and worker.batches]
-    outside = [worker for worker in rows if worker.worker != IN_PROCESS]
-    nodes = _stage_nodes(run, loader)
+    outside = [worker for worker in rows if worker.worker != IN_PROCESS and worker.processes]
+    ahead = _ahead_of(times).get(loader)
+    nodes = [] if ahead is None else _stage_nodes(run, ahead)
+    nodes += _stage_nodes(run, loader)
     if outside:
         loop = next((row for row in times.loops if row.loader == loader), None)
         nodes += [_queue(times, loader, outside, loop), _wait(loop)]
@@ -184,6 +203,8 @@ def _loop_itself(rows: list[WorkerTotals]) -> PipelineNode:
         "Batches": wording.number(batches, 0),
     }
     note = "makes its batches itself"
+    if all(worker.worker != IN_PROCESS for worker in rows):
+        note = "threads of the process make them"
     return _node("wait", "Wait of the loop", note, _per(each, "/batch"), facts, each)
 
 
