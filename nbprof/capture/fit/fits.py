@@ -72,6 +72,15 @@ def fits(
     target = Device.of(device)
     if margin is not None and margin < 0:
         raise NbprofError(f"margin is {margin}; pass bytes, or a share of the peak below 1")
+    if _is_of("keras", "Model", model):
+        backend = sys.modules["keras"].backend.backend()
+        if backend == "jax":
+            return _fit_of_keras(model, batch, optimizer, loss, target, autocast, margin)
+        if backend != "torch":
+            raise NbprofError(
+                f"the memory of a Keras model is predicted on JAX, not on {backend}; set"
+                " KERAS_BACKEND=jax before Keras is imported"
+            )
     if _is_of("torch.nn", "Module", model):
         if len(batch) != 1:
             raise NbprofError(
@@ -91,9 +100,32 @@ def fits(
         return fit_of_function(model, batch, target, margin)
     raise NbprofError(
         f"the memory of a {type(model).__name__} cannot be predicted; pass a torch.nn.Module with a"
-        " batch, or a function of JAX with its arguments (arrays or jax.ShapeDtypeStruct). Of Keras"
-        " on JAX, that is a function of model.stateless_call"
+        " batch, a keras.Model on JAX with a batch, or a function of JAX with its arguments (arrays or"
+        " jax.ShapeDtypeStruct)"
     )
+
+
+def _fit_of_keras(
+    model: Any,
+    batch: tuple[Any, ...],
+    optimizer: Any,
+    loss: Any,
+    device: Device,
+    autocast: Any,
+    margin: float | None,
+) -> Fit:
+    if optimizer is not None or loss is not None or autocast is not None:
+        raise NbprofError(
+            "of a Keras model, optimizer and loss are those of model.compile, and the precision is"
+            " the dtype policy of its layers"
+        )
+    if len(batch) != 1:
+        raise NbprofError(
+            f"nbprof.fits takes one batch, not {len(batch)}; pass it as a tuple (x, y)"
+        )
+    from nbprof.capture.fit.of_keras import fit_of_model
+
+    return fit_of_model(model, batch[0], device, margin)
 
 
 def _is_function_of_jax(function: object, arguments: tuple[Any, ...]) -> bool:

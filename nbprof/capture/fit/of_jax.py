@@ -10,6 +10,7 @@ import jax
 from nbprof.capture.fit.device import Device
 from nbprof.capture.fit.result import Fit
 from nbprof.capture.fit.roles import Role
+from nbprof.capture.fit.xla import UNSEEN, compiled_for, compiled_sizes, first_line
 from nbprof.core.errors import NbprofError
 
 
@@ -26,31 +27,26 @@ def fit_of_function(
     if lower is None:
         lower = jax.jit(function).lower
     try:
-        sizes = lower(*shapes).compile().memory_analysis()
+        sizes = compiled_sizes(lower, *shapes)
+    except NbprofError:
+        raise
     except Exception as error:
-        text = str(error).strip().split("\n")[0].rstrip(".")
         raise NbprofError(
-            f"the function cannot be compiled for these shapes: {type(error).__name__}: {text}."
-            " Mark arguments that are not arrays with static_argnums of jax.jit"
+            f"the function cannot be compiled for these shapes: {first_line(error)}. Mark arguments"
+            " that are not arrays with static_argnums of jax.jit"
         ) from error
-    platform = jax.default_backend()
-    if sizes is None:
-        raise NbprofError(f"XLA does not state the memory of programs for {platform}")
     roles = {
-        Role.ARGUMENTS: sizes.argument_size_in_bytes,
-        Role.OUTPUTS: sizes.output_size_in_bytes - sizes.alias_size_in_bytes,
-        Role.TEMPORARIES: sizes.temp_size_in_bytes,
-        Role.CODE: sizes.generated_code_size_in_bytes,
+        Role.ARGUMENTS: sizes.arguments,
+        Role.OUTPUTS: sizes.outputs,
+        Role.TEMPORARIES: sizes.temporaries,
+        Role.CODE: sizes.code,
     }
     return Fit(
-        {role: int(size) for role, size in roles.items() if size > 0},
+        {role: size for role, size in roles.items() if size > 0},
         None,
         f"a call of {getattr(function, '__name__', 'the function')}",
         device,
-        (
-            f"Compiled for {platform}: programs for other devices are fused and laid out anew.",
-            "Not in the figures: arrays that are not arguments, and workspaces of libraries.",
-        ),
+        (compiled_for(), UNSEEN),
         margin=margin,
     )
 
