@@ -90,19 +90,35 @@ def fits(
 
         return fit_of_module(model, batch[0], optimizer, loss, target, autocast, margin)
     if _is_function_of_jax(model, batch):
-        if optimizer is not None or loss is not None or autocast is not None:
-            raise NbprofError(
-                "of a function of JAX, optimizer, loss and autocast are part of the function: pass"
-                " the training step, and its state as an argument"
-            )
-        from nbprof.capture.fit.of_jax import fit_of_function
-
-        return fit_of_function(model, batch, target, margin)
+        return _fit_of_jax(model, batch, optimizer, loss, target, autocast, margin)
     raise NbprofError(
-        f"the memory of a {type(model).__name__} cannot be predicted; pass a torch.nn.Module with a"
-        " batch, a keras.Model on JAX with a batch, or a function of JAX with its arguments (arrays or"
+        f"the memory of a {type(model).__name__} cannot be predicted; pass a torch.nn.Module or a"
+        " keras.Model on JAX with a batch, or a function of JAX with its arguments (arrays or"
         " jax.ShapeDtypeStruct)"
     )
+
+
+def _fit_of_jax(
+    function: Any,
+    arguments: tuple[Any, ...],
+    optimizer: Any,
+    loss: Any,
+    device: Device,
+    autocast: Any,
+    margin: float | None,
+) -> Fit:
+    if loss is not None or autocast is not None:
+        raise NbprofError(
+            "of a function of JAX, loss and autocast are part of the function: pass the loss"
+            " function with optimizer=, or the training step with its state as an argument"
+        )
+    if optimizer is not None:
+        from nbprof.capture.fit.of_loss import fit_of_loss
+
+        return fit_of_loss(function, arguments, optimizer, device, margin)
+    from nbprof.capture.fit.of_jax import fit_of_function
+
+    return fit_of_function(function, arguments, device, margin)
 
 
 def _fit_of_keras(

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import jax
 import keras
 
 from nbprof.capture.fit.device import Device
+from nbprof.capture.fit.of_jax import bytes_of, struct
 from nbprof.capture.fit.result import AS_IT_IS, CHECKPOINTING, Fit, Lever
 from nbprof.capture.fit.roles import Role
 from nbprof.capture.fit.segments import checkpointed
 from nbprof.capture.fit.unchanged import unchanged
-from nbprof.capture.fit.xla import UNSEEN, compiled_for, compiled_sizes, first_line, platform
+from nbprof.capture.fit.xla import (
+    ONE_PIECE,
+    UNSEEN,
+    compiled_for,
+    compiled_sizes,
+    first_line,
+    only_where_it_runs,
+    platform,
+)
 from nbprof.core.errors import NbprofError
 
 _PARTS = 2
 _LOW = "mixed_bfloat16"
-_ONE_PIECE = (
-    "XLA divides one piece of memory among gradients, activations and all other temporaries."
-)
-_PRODUCTS = "For the CPU, products of bfloat16 are computed in float32: GPUs and TPUs save more."
 _AHEAD = "fit() moves the next batch to a device while a step runs: inputs count twice."
 
 
@@ -39,9 +44,7 @@ def fit_of_model(model: Any, batch: Any, device: Device, margin: float | None) -
     kind = "a step of predict"
     if step.is_training:
         kind = "a training step"
-    assumptions = [compiled_for(), _ONE_PIECE, UNSEEN]
-    if platform() == "cpu":
-        assumptions.append(_PRODUCTS)
+    assumptions = [compiled_for(), ONE_PIECE, UNSEEN]
     if step.batches > 1:
         assumptions.append(_AHEAD)
     return Fit(
@@ -103,6 +106,7 @@ class _Step:
     model: Any
     data: Any
     is_training: bool
+    device: Device
     batches: int
     batch_size: int | None
 
@@ -127,7 +131,7 @@ class _Step:
         batches = 1
         if is_training and (device.has_context or platform() != "cpu"):
             batches = 2
-        return cls(model, shapes, is_training, batches, next(iter(sizes), None))
+        return cls(model, shapes, is_training, device, batches, next(iter(sizes), None))
 
     def of_batch(self, size: int) -> _Step:
         """The same with another first dimension of the arrays that have that of the batch."""
@@ -135,7 +139,7 @@ class _Step:
         def resized(leaf: Any) -> Any:
             if not leaf.shape or leaf.shape[0] != self.batch_size:
                 return leaf
-            return _struct((size, *leaf.shape[1:]), leaf.dtype)
+            return struct((size, *leaf.shape[1:]), leaf.dtype)
 
         data = jax.tree_util.tree_map(resized, self.data)
         return replace(self, data=data, batch_size=size)
@@ -191,7 +195,7 @@ class _Step:
                 outputs, others = model.predict_step(state[:2], data)
                 return outputs, (state[0], others)
 
-        state = tuple([_struct(each.shape, each.dtype) for each in group] for group in variables)
+        state = tuple([struct(each.shape, each.dtype) for each in group] for group in variables)
         sizes = compiled_sizes(jax.jit(function, donate_argnums=0).lower, state, data)
         parameters = _parameters(model)
         others = [each for each in variables[1] if id(each) not in parameters]
@@ -248,9 +252,12 @@ def _levers(step: _Step) -> list[Lever]:
 
 
 def _lever(step: _Step, name: str, variant: _Variant, note: str = "") -> Lever:
+    @cache
     def peak(size: int) -> int:
         if step.batch_size is None:
             raise NbprofError("the batch has no dimension that could be changed")
+        if variant.low_precision or variant.checkpointing:
+            only_where_it_runs(step.device)
         return sum(step.of_batch(size).roles(variant).values())
 
     return Lever(name, peak, variant.parts, note)
@@ -259,9 +266,7 @@ def _lever(step: _Step, name: str, variant: _Variant, note: str = "") -> Lever:
 def _parameters(model: Any) -> set[int]:
     """Weights of layers by identity, also those that are frozen."""
     return {
-        id(variable)
-        for layer in model._flatten_layers()
-        for variable in layer._trainable_variables
+        id(variable) for layer in model._flatten_layers() for variable in layer._trainable_variables
     }
 
 
@@ -291,16 +296,8 @@ def _shape(value: Any) -> Any:
     dtype = keras.backend.standardize_dtype(value.dtype)
     if keras.backend.is_float_dtype(dtype):
         dtype = keras.config.floatx()
-    return _struct(value.shape, jax.dtypes.canonicalize_dtype(dtype))
-
-
-def _struct(shape: Any, dtype: Any) -> Any:
-    struct: Any = jax.ShapeDtypeStruct
-    return struct(tuple(shape), dtype)
+    return struct(value.shape, jax.dtypes.canonicalize_dtype(dtype))
 
 
 def _bytes(variables: Iterable[Any]) -> int:
-    return sum(
-        math.prod(variable.shape) * jax.numpy.dtype(variable.dtype).itemsize
-        for variable in variables
-    )
+    return sum(map(bytes_of, variables))

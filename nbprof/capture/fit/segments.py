@@ -135,20 +135,23 @@ def _is_literal(value: Any) -> bool:
 def _evaluated(ops: list[Any], values: dict[Any, Any], results: list[Any]) -> list[Any]:
     for op in ops:
         inputs = [_value(values, each) for each in op.invars]
-        if op.primitive.name == "scan":
-            outputs = _scan(op.params, inputs)
-        else:
-            outputs = _applied(op, inputs)
-        values |= zip(op.outvars, outputs, strict=True)
+        values |= zip(op.outvars, _applied(op, inputs), strict=True)
     return [values[each] for each in results]
 
 
 def _applied(op: Any, inputs: list[Any]) -> list[Any]:
-    """Results of one op, as a program of its own: JAX knows how each is called again."""
-    variables = [_fresh(each.aval) for each in op.invars]
-    alone = core.Jaxpr([], variables, op.outvars, [op.replace(invars=variables)], op.effects)
-    outputs: list[Any] = core.jaxpr_as_fun(core.ClosedJaxpr(alone, []))(*inputs)
-    return outputs
+    if op.primitive.name == "scan":
+        return _scan(op.params, inputs)
+    functions: Sequence[Any] = ()
+    params = op.primitive.get_bind_params(op.params)
+    # In older versions of JAX, functions within an op are arguments before the others.
+    if isinstance(params, tuple):
+        functions, params = params
+    with op.ctx.manager:
+        outputs = op.primitive.bind(*functions, *inputs, **params)
+    if op.primitive.multiple_results:
+        return list(outputs)
+    return [outputs]
 
 
 def _scan(params: dict[str, Any], inputs: list[Any]) -> list[Any]:

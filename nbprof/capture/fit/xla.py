@@ -8,9 +8,14 @@ from typing import Any
 
 import jax
 
+from nbprof.capture.fit.device import Device
 from nbprof.core.errors import NbprofError
 
 UNSEEN = "Not in the figures: arrays that are not arguments, and workspaces of libraries."
+
+ONE_PIECE = (
+    "XLA divides one piece of memory among gradients, activations and all other temporaries."
+)
 
 
 @dataclass(frozen=True)
@@ -25,12 +30,20 @@ class Sizes:
     temporaries : int
         One piece of memory that XLA divides among all values within the program.
     code : int
+    aliased : int
+        Outputs that take the memory of a donated argument.
     """
 
     arguments: int
     outputs: int
     temporaries: int
     code: int
+    aliased: int
+
+    @property
+    def total(self) -> int:
+        """What the device must have while the program runs."""
+        return self.arguments + self.outputs + self.temporaries + self.code
 
 
 def compiled_sizes(lower: Callable[..., Any], *arguments: Any) -> Sizes:
@@ -56,6 +69,7 @@ def compiled_sizes(lower: Callable[..., Any], *arguments: Any) -> Sizes:
         int(sizes.output_size_in_bytes - sizes.alias_size_in_bytes),
         int(sizes.temp_size_in_bytes),
         int(sizes.generated_code_size_in_bytes),
+        int(sizes.alias_size_in_bytes),
     )
 
 
@@ -67,6 +81,25 @@ def platform() -> str:
 def compiled_for() -> str:
     """A sentence: for which backend."""
     return f"Compiled for {platform()}: programs for other devices are fused and laid out anew."
+
+
+def only_where_it_runs(device: Device) -> None:
+    """Refuse to predict for an accelerator what XLA for the CPU does otherwise.
+
+    For the CPU, products of bfloat16 are computed in float32, and XLA drops the order in which
+    `jax.checkpoint` computes values again before it decides when each is computed, so that most are
+    kept after all.
+
+    Raises
+    ------
+    NbprofError
+        Programs are compiled for the CPU, and the device is another one.
+    """
+    if platform() == "cpu" and device.has_context:
+        raise NbprofError(
+            "for the CPU, XLA computes bfloat16 and checkpoints otherwise than for"
+            f" {device.name}; ask where JAX runs on one"
+        )
 
 
 def first_line(error: Exception) -> str:
