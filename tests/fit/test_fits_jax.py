@@ -62,7 +62,6 @@ def test_donated_arguments_count_once():
 def test_the_batch_is_what_can_be_resized_alone():
     fit = nbprof.fits(jax.jit(step), WEIGHTS, X, device=2**24)
     assert fit.batch_size == 1024
-    # Of a function that multiplies by its batch, not by a table of its own size.
     largest = fit.largest_batch
     sizes = [peak_of_step(largest + more) for more in (0, 1)]
     assert sizes[0] <= 2**24 < sizes[1]
@@ -96,7 +95,7 @@ def test_donation_is_what_donating_saves():
     donated = jax.jit(moved, donate_argnums=0)
     assert levers["donation"]["peak_bytes"] == peak_of(donated, WEIGHTS, X)
     assert levers["no change"]["peak_bytes"] - levers["donation"]["peak_bytes"] == SIZE
-    # Where it is donated already, there is nothing to save.
+    # A donated argument is not donated again.
     assert "donation" not in levers_of(nbprof.fits(donated, WEIGHTS, X))
 
 
@@ -217,8 +216,8 @@ def test_segments_compute_the_same(function):
     x, y = jax.random.normal(keys[1], (32, 64)), jax.random.normal(keys[2], (32, 64))
     plain = jax.value_and_grad(function)(parameters, x, y)
     again = jax.value_and_grad(checkpointed(function))(parameters, x, y)
-    for one, other in zip(*map(jax.tree_util.tree_leaves, (plain, again)), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
+    for value, other in zip(*map(jax.tree_util.tree_leaves, (plain, again)), strict=True):
+        np.testing.assert_allclose(value, other, rtol=1e-5, atol=1e-7)
     text = str(jax.make_jaxpr(jax.grad(checkpointed(function)))(parameters, x, y))
     assert "prevent_cse" in text
 

@@ -24,21 +24,26 @@ def fits(
     A module of PyTorch is traced with tensors that have shapes and no data: two steps of a training
     loop (`zero_grad`, forward, loss, backward, `step`), or of inference without an optimizer. Each
     storage counts from its creation until it is freed, in blocks of 512 bytes as in PyTorch's
-    caching allocator. A function of JAX is compiled for the shapes of its arguments, and the peak
-    is that of XLA's buffer assignment. Nothing of yours is changed: not the model, its gradients,
-    the optimizer or a generator of random numbers.
+    caching allocator. A function of JAX, and the step of a Keras model on JAX, is compiled for the
+    shapes of its arguments, and the peak is that of XLA's buffer assignment. Nothing of yours is
+    changed: not the model, its gradients, the optimizer or a generator of random numbers.
 
     Parameters
     ----------
-    model : torch.nn.Module or callable
-        A module, also on the device `meta`; or a function of JAX, jitted or not.
+    model : torch.nn.Module, keras.Model or callable
+        A module, also on the device `meta`; a Keras model on JAX, built or not; or a function of
+        JAX, jitted or not: a whole step, or with `optimizer` the loss, a function of the parameters
+        and the batch that returns a number.
     *batch
         Of PyTorch one argument: a tensor, a tuple (the arguments of the model; with `loss`, the
         last one is the target), a dictionary (keyword arguments), or shapes instead of tensors.
-        Of JAX the arguments of the function: arrays or `jax.ShapeDtypeStruct`.
+        Of Keras what a dataset yields: `(x, y)` or `(x, y, sample_weight)` for a training step of a
+        model that is compiled, `x` for a step of `predict`. Of JAX the arguments of the function:
+        arrays or `jax.ShapeDtypeStruct`.
     optimizer : torch.optim.Optimizer, class or callable, optional
         An optimizer of the model, or what returns one for a list of parameters. Without one, the
-        step is a forward pass under `torch.no_grad`.
+        step is a forward pass under `torch.no_grad`. Of JAX an optimizer of optax. That of a Keras
+        model is the one it is compiled with.
     loss : callable, optional
         `loss(output, target)`; of a dictionary `loss(output, batch)`, of a single tensor
         `loss(output)`. By default the field `loss` of the output, else the sum of its tensors of

@@ -43,8 +43,7 @@ def fit_of_function(
         Role.TEMPORARIES: sizes.temporaries,
         Role.CODE: sizes.code,
     }
-    updated = call.updated()
-    batch = call.batch(updated)
+    updated, batch = _changeable(call)
     return Fit(
         {role: size for role, size in roles.items() if size > 0},
         batch.size,
@@ -85,12 +84,12 @@ class _Call:
 
     def sizes(self, arguments: tuple[Any, ...] | None = None, donated: Any = None) -> Sizes:
         """Memory of the program, of other arguments, or with arguments that are donated."""
-        given = arguments or self.arguments
+        values = arguments or self.arguments
         try:
             if donated is None:
                 lower = getattr(self.function, "lower", None) or jax.jit(self.function).lower
-                return compiled_sizes(lower, *given)
-            function, arrays = _of_arrays(self.function, given)
+                return compiled_sizes(lower, *values)
+            function, arrays = _of_arrays(self.function, values)
             with warnings.catch_warnings():
                 # Of arguments that no output can take the place of.
                 warnings.simplefilter("ignore")
@@ -107,31 +106,31 @@ class _Call:
         """Arguments of which each array has an output of its shape and type, which is its own."""
         results = jax.tree_util.tree_leaves(self._outputs(self.arguments))
         outputs = Counter(map(_kind, results))
-        found = []
-        for place, argument in enumerate(self.arguments):
+        positions = []
+        for position, argument in enumerate(self.arguments):
             kinds = Counter(map(_kind, arrays_of(argument)))
             if kinds and all(outputs[kind] >= number for kind, number in kinds.items()):
                 outputs -= kinds
-                found.append(place)
-        return tuple(found)
+                positions.append(position)
+        return tuple(positions)
 
     def batch(self, updated: tuple[int, ...]) -> _Batch:
-        """What can be resized alone: the batch, if it is one dimension only."""
+        """The arguments that can be resized alone, if they are of one size only."""
         groups: dict[int, list[int]] = {}
-        for place, argument in enumerate(self.arguments):
+        for position, argument in enumerate(self.arguments):
             sizes = {leaf.shape[:1] for leaf in arrays_of(argument)}
-            if place not in updated and len(sizes) == 1 and sizes != {()}:
-                groups.setdefault(next(iter(sizes))[0], []).append(place)
-        found = []
-        for size, places in groups.items():
-            batch = _Batch(size, tuple(places))
+            if position not in updated and len(sizes) == 1 and sizes != {()}:
+                groups.setdefault(next(iter(sizes))[0], []).append(position)
+        batches = []
+        for size, positions in groups.items():
+            batch = _Batch(size, tuple(positions))
             # Any error: these shapes are not those of a batch.
             with contextlib.suppress(Exception):
                 self._outputs(self.resized(batch, size + 1))
-                found.append(batch)
-        if len(found) != 1:
+                batches.append(batch)
+        if len(batches) != 1:
             return _Batch()
-        return found[0]
+        return batches[0]
 
     def resized(self, batch: _Batch, size: int) -> tuple[Any, ...]:
         """The arguments for another size of the batch."""
@@ -145,13 +144,21 @@ class _Call:
 
         arguments = list(self.arguments)
         if size != batch.size:
-            for place in batch.arguments:
-                arguments[place] = jax.tree_util.tree_map(with_size, arguments[place])
+            for position in batch.arguments:
+                arguments[position] = jax.tree_util.tree_map(with_size, arguments[position])
         return tuple(arguments)
 
     def _outputs(self, arguments: tuple[Any, ...]) -> Any:
         function, arrays = _of_arrays(self.function, arguments)
         return jax.eval_shape(function, *arrays)
+
+
+def _changeable(call: _Call) -> tuple[tuple[int, ...], _Batch]:
+    """Arguments that can be donated, and the batch; none where only the function itself traces."""
+    with contextlib.suppress(Exception):
+        updated = call.updated()
+        return updated, call.batch(updated)
+    return (), _Batch()
 
 
 def _levers(
@@ -176,7 +183,7 @@ def _levers(
         lever("bfloat16", in_bfloat16, "of all arguments that are float32"),
     ]
     bytes_updated = sum(
-        bytes_of(leaf) for place in updated for leaf in arrays_of(call.arguments[place])
+        bytes_of(leaf) for position in updated for leaf in arrays_of(call.arguments[position])
     )
     if sizes.aliased < bytes_updated:
         numbers = ", ".join(map(str, updated))
@@ -199,7 +206,7 @@ def _of_arrays(
 
     def of_arrays(*arrays: list[Any]) -> Any:
         pairs = zip(arguments, arrays, strict=True)
-        return function(*[with_arrays(argument, given) for argument, given in pairs])
+        return function(*[with_arrays(argument, values) for argument, values in pairs])
 
     return of_arrays, list(map(arrays_of, arguments))
 
@@ -225,7 +232,8 @@ def struct(shape: Any, dtype: Any) -> Any:
 
 def bytes_of(leaf: Any) -> int:
     """Bytes of an array, or of what has a shape and a type."""
-    return math.prod(leaf.shape) * jax.numpy.dtype(leaf.dtype).itemsize
+    itemsize: int = jax.numpy.dtype(leaf.dtype).itemsize
+    return math.prod(leaf.shape) * itemsize
 
 
 def lower_precision(leaf: Any) -> Any:

@@ -40,7 +40,7 @@ def fit_of_model(model: Any, batch: Any, device: Device, margin: float | None) -
     NbprofError
         Keras does not run this model as one program of JAX, or it cannot be traced.
     """
-    step = _Step.of(model, batch, device)
+    step = _Step.from_batch(model, batch, device)
     kind = "a step of predict"
     if step.is_training:
         kind = "a training step"
@@ -111,7 +111,7 @@ class _Step:
     batch_size: int | None
 
     @classmethod
-    def of(cls, model: Any, batch: Any, device: Device) -> _Step:
+    def from_batch(cls, model: Any, batch: Any, device: Device) -> _Step:
         data = batch
         if isinstance(batch, list):
             data = tuple(batch)
@@ -192,17 +192,17 @@ class _Step:
             variables = [model.trainable_variables, model.non_trainable_variables, [], []]
 
             def function(state: Any, data: Any) -> Any:
-                outputs, others = model.predict_step(state[:2], data)
-                return outputs, (state[0], others)
+                outputs, not_trained = model.predict_step(state[:2], data)
+                return outputs, (state[0], not_trained)
 
-        state = tuple([struct(each.shape, each.dtype) for each in group] for group in variables)
+        state = tuple(map(_structs, variables))
         sizes = compiled_sizes(jax.jit(function, donate_argnums=0).lower, state, data)
         parameters = _parameters(model)
-        others = [each for each in variables[1] if id(each) not in parameters]
+        buffers = [each for each in variables[1] if id(each) not in parameters]
         frozen = [each for each in variables[1] if id(each) in parameters]
         roles = {
             Role.PARAMETERS: _bytes(variables[0]) + _bytes(frozen),
-            Role.BUFFERS: _bytes(others) + _bytes(variables[3]),
+            Role.BUFFERS: _bytes(buffers) + _bytes(variables[3]),
             Role.OPTIMIZER_STATE: _bytes(variables[2]),
             Role.INPUTS: _bytes(jax.tree_util.tree_leaves(data)),
         }
@@ -238,7 +238,7 @@ def _levers(step: _Step) -> list[Lever]:
     levers = [_lever(step, AS_IT_IS, _Variant())]
     low = _Variant(low_precision=True)
     levers.append(_lever(step, _LOW, low, "the dtype policy of the layers of float32"))
-    # A training step of its own need not compute the loss as Keras does.
+    # Other training steps may compute their loss elsewhere.
     if step.is_training and type(step.model).train_step is keras.Model.train_step:
         note = "keras.remat around parts of the model"
         again = _Variant(checkpointing=True)
@@ -297,6 +297,10 @@ def _shape(value: Any) -> Any:
     if keras.backend.is_float_dtype(dtype):
         dtype = keras.config.floatx()
     return struct(value.shape, jax.dtypes.canonicalize_dtype(dtype))
+
+
+def _structs(variables: Iterable[Any]) -> list[Any]:
+    return [struct(variable.shape, variable.dtype) for variable in variables]
 
 
 def _bytes(variables: Iterable[Any]) -> int:

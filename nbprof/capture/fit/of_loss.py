@@ -10,7 +10,14 @@ from typing import Any
 import jax
 
 from nbprof.capture.fit.device import Device
-from nbprof.capture.fit.of_jax import arrays_of, bytes_of, lower_precision, shape_of, with_arrays
+from nbprof.capture.fit.of_jax import (
+    arrays_of,
+    bytes_of,
+    lower_precision,
+    shape_of,
+    struct,
+    with_arrays,
+)
 from nbprof.capture.fit.result import AS_IT_IS, CHECKPOINTING, Fit, Lever
 from nbprof.capture.fit.roles import Role
 from nbprof.capture.fit.segments import checkpointed
@@ -35,7 +42,7 @@ def fit_of_loss(
     device: Device,
     margin: float | None,
 ) -> Fit:
-    """See `nbprof.fits`.
+    """A training step, see `nbprof.fits`.
 
     Raises
     ------
@@ -114,7 +121,7 @@ class _Step:
 
         def resized(leaf: Any) -> Any:
             if leaf.shape[:1] == (before,):
-                return jax.ShapeDtypeStruct((size, *leaf.shape[1:]), leaf.dtype)
+                return struct((size, *leaf.shape[1:]), leaf.dtype)
             return leaf
 
         batch = with_arrays(self.batch, [resized(leaf) for leaf in arrays_of(self.batch)])
@@ -141,10 +148,10 @@ class _Step:
     def _roles(self, variant: _Variant) -> dict[Role, int]:
         constants = self.batch
 
-        def of_arrays(parameters: Any, given: list[Any]) -> Any:
+        def of_arrays(parameters: Any, arrays: list[Any]) -> Any:
             if variant.low_precision:
-                parameters, given = jax.tree_util.tree_map(_cast, (parameters, given))
-            return self.loss(parameters, *with_arrays(constants, given))
+                parameters, arrays = jax.tree_util.tree_map(_cast, (parameters, arrays))
+            return self.loss(parameters, *with_arrays(constants, arrays))
 
         loss = of_arrays
         if variant.checkpointing:
@@ -153,8 +160,8 @@ class _Step:
         state = jax.eval_shape(self.optimizer.init, self.parameters)
         accumulated = self.parameters if variant.accumulation else ()
 
-        def step(parameters: Any, state: Any, accumulated: Any, given: list[Any]) -> Any:
-            value, gradients = jax.value_and_grad(loss)(parameters, given)
+        def step(parameters: Any, state: Any, accumulated: Any, arrays: list[Any]) -> Any:
+            value, gradients = jax.value_and_grad(loss)(parameters, arrays)
             if variant.accumulation:
                 gradients = jax.tree_util.tree_map(jax.numpy.add, accumulated, gradients)
             updates, state = self.optimizer.update(gradients, state, parameters)

@@ -17,7 +17,8 @@ import jax
 from jax.extend import core
 
 _CALLS = ("jit", "pjit", "closed_call", "core_call")
-_fresh = core.gensym()
+_gensym: Any = core.gensym
+_fresh = _gensym()
 _MOST = 64
 """Segments that are tried at most."""
 
@@ -37,7 +38,7 @@ def checkpointed(function: Callable[..., Any]) -> Callable[..., Any]:
 
         program, shapes = jax.make_jaxpr(positional, return_shape=True)(*arguments)
         flat = jax.tree_util.tree_leaves(arguments)
-        outputs = _run(_Ops.of(program), flat)
+        outputs = _run(_Ops.from_program(program), flat)
         return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(shapes), outputs)
 
     return in_segments
@@ -63,7 +64,7 @@ class _Ops:
     constants: dict[Any, Any]
 
     @classmethod
-    def of(cls, program: Any) -> _Ops:
+    def from_program(cls, program: Any) -> _Ops:
         constants = dict(zip(program.jaxpr.constvars, program.consts, strict=True))
         names: dict[Any, Any] = {}
         ops = list(_inlined(program.jaxpr, names, constants))
@@ -77,13 +78,13 @@ def _inlined(jaxpr: Any, names: dict[Any, Any], constants: dict[Any, Any]) -> It
         inputs = [_named(names, each) for each in op.invars]
         inner = op.params.get("jaxpr")
         if op.primitive.name in _CALLS and isinstance(inner, core.ClosedJaxpr):
-            inside = dict(zip(inner.jaxpr.invars, inputs, strict=True))
+            inner_names = dict(zip(inner.jaxpr.invars, inputs, strict=True))
             for variable, value in zip(inner.jaxpr.constvars, inner.consts, strict=True):
-                inside[variable] = _fresh(variable.aval)
-                constants[inside[variable]] = value
-            yield from _inlined(inner.jaxpr, inside, constants)
+                inner_names[variable] = _fresh(variable.aval)
+                constants[inner_names[variable]] = value
+            yield from _inlined(inner.jaxpr, inner_names, constants)
             for outer, result in zip(op.outvars, inner.jaxpr.outvars, strict=True):
-                names[outer] = _named(inside, result)
+                names[outer] = _named(inner_names, result)
             continue
         outputs = []
         for variable in op.outvars:
@@ -109,12 +110,12 @@ def _run(program: _Ops, arguments: Sequence[Any]) -> list[Any]:
         results = [each for each in created if each in later]
 
         def run(
-            given: list[Any],
+            inputs: list[Any],
             ops: list[Any] = ops,
             needed: list[Any] = needed,
             results: list[Any] = results,
         ) -> list[Any]:
-            return _evaluated(ops, dict(zip(needed, given, strict=True)), results)
+            return _evaluated(ops, dict(zip(needed, inputs, strict=True)), results)
 
         if number < len(segments) - 1:
             run = jax.checkpoint(run)
@@ -190,10 +191,10 @@ def _segments(program: _Ops) -> list[tuple[int, int]]:
     for number in range(1, min(_MOST, len(created)) + 1):
         cuts = _cuts(created, alive, number)
         segments = list(zip([0, *cuts], [*cuts, len(created)], strict=True))
-        kept = sum(alive[cut] for cut in cuts)
-        kept += max(sum(created[begin:end]) for begin, end in segments)
-        if kept < least:
-            best, least = segments, kept
+        total = sum(alive[position] for position in cuts)
+        total += max(sum(created[begin:end]) for begin, end in segments)
+        if total < least:
+            best, least = segments, total
     return best
 
 
@@ -201,16 +202,16 @@ def _cuts(created: list[int], alive: list[int], number: int) -> list[int]:
     """Places between segments that create about as much each, where the least is alive."""
     share = sum(created) / number
     cuts: list[int] = []
-    place, total = 0, 0
+    position, total = 0, 0
     for part in range(1, number):
         candidates = []
-        while place < len(created) - 1 and total < (part + 0.5) * share:
-            total += created[place]
-            place += 1
+        while position < len(created) - 1 and total < (part + 0.5) * share:
+            total += created[position]
+            position += 1
             if total >= (part - 0.5) * share:
-                candidates.append(place)
+                candidates.append(position)
         if candidates:
-            cuts.append(min(candidates, key=lambda cut: alive[cut]))
+            cuts.append(min(candidates, key=alive.__getitem__))
     return cuts
 
 
@@ -218,17 +219,17 @@ def _alive(program: _Ops) -> list[int]:
     """Bytes of results of ops before each op that this op or one after it needs."""
     first: dict[Any, int] = {}
     last: dict[Any, int] = {}
-    for place, op in enumerate(program.ops):
+    for position, op in enumerate(program.ops):
         for variable in op.outvars:
-            first[variable] = place
+            first[variable] = position
         for variable in op.invars:
             if not _is_literal(variable) and variable in first:
-                last[variable] = place
+                last[variable] = position
     changes = [0] * (len(program.ops) + 1)
-    for variable, place in last.items():
+    for variable, position in last.items():
         size = _bytes(variable)
         changes[first[variable] + 1] += size
-        changes[place + 1] -= size
+        changes[position + 1] -= size
     alive, total = [], 0
     for change in changes:
         total += change

@@ -85,10 +85,10 @@ def _put_back(value: Any, content: list[Any]) -> None:
             return
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_same(value: Any, other: Any) -> bool:
     """Of two values; of two pairs of a dictionary, key and value."""
-    if one is other:
+    if value is other:
         return True
-    if type(one) is tuple and type(other) is tuple and len(one) == len(other):
-        return all(a is b for a, b in zip(one, other, strict=True))
+    if type(value) is tuple and type(other) is tuple and len(value) == len(other):
+        return all(a is b for a, b in zip(value, other, strict=True))
     return False

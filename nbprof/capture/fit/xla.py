@@ -42,7 +42,7 @@ class Sizes:
 
     @property
     def total(self) -> int:
-        """What the device must have while the program runs."""
+        """Bytes in use while the program runs."""
         return self.arguments + self.outputs + self.temporaries + self.code
 
 
