@@ -232,8 +232,7 @@ def struct(shape: Any, dtype: Any) -> Any:
 
 def bytes_of(leaf: Any) -> int:
     """Bytes of an array, or of what has a shape and a type."""
-    itemsize: int = jax.numpy.dtype(leaf.dtype).itemsize
-    return math.prod(leaf.shape) * itemsize
+    return int(math.prod(leaf.shape) * jax.numpy.dtype(leaf.dtype).itemsize)
 
 
 def lower_precision(leaf: Any) -> Any:
