@@ -247,8 +247,9 @@ SCHEMA: dict[str, list[Col]] = {
             "role",
             "Role",
             "parameters, buffers, gradients, optimizer state, inputs, activations (kept for the"
-            " backward pass), outputs, or temporaries; of JAX arguments, outputs, temporaries and"
-            " program code.",
+            " backward pass), outputs, or temporaries; of JAX and Keras, temporaries include"
+            " gradients and activations, and there may be arguments (of a function), padding (of"
+            " arguments on the device) and program code.",
         ),
         size("bytes", "At the peak", "Memory of this role at the peak of the step."),
         percent("percent", "Share", "Share of the peak."),

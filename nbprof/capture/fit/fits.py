@@ -24,21 +24,26 @@ def fits(
     A module of PyTorch is traced with tensors that have shapes and no data: two steps of a training
     loop (`zero_grad`, forward, loss, backward, `step`), or of inference without an optimizer. Each
     storage counts from its creation until it is freed, in blocks of 512 bytes as in PyTorch's
-    caching allocator. A function of JAX is compiled for the shapes of its arguments, and the peak
-    is that of XLA's buffer assignment. Nothing of yours is changed: not the model, its gradients,
-    the optimizer or a generator of random numbers.
+    caching allocator. A function of JAX, and the step of a Keras model on JAX, is compiled for the
+    shapes of its arguments, and the peak is that of XLA's buffer assignment. Nothing of yours is
+    changed: not the model, its gradients, the optimizer or a generator of random numbers.
 
     Parameters
     ----------
-    model : torch.nn.Module or callable
-        A module, also on the device `meta`; or a function of JAX, jitted or not.
+    model : torch.nn.Module, keras.Model or callable
+        A module, also on the device `meta`; a Keras model on JAX, built or not; or a function of
+        JAX, jitted or not: a whole step, or with `optimizer` the loss, a function of the parameters
+        and the batch that returns a number.
     *batch
         Of PyTorch one argument: a tensor, a tuple (the arguments of the model; with `loss`, the
         last one is the target), a dictionary (keyword arguments), or shapes instead of tensors.
-        Of JAX the arguments of the function: arrays or `jax.ShapeDtypeStruct`.
+        Of Keras what a dataset yields: `(x, y)` or `(x, y, sample_weight)` for a training step of a
+        model that is compiled, `x` for a step of `predict`. Of JAX the arguments of the function:
+        arrays or `jax.ShapeDtypeStruct`.
     optimizer : torch.optim.Optimizer, class or callable, optional
         An optimizer of the model, or what returns one for a list of parameters. Without one, the
-        step is a forward pass under `torch.no_grad`.
+        step is a forward pass under `torch.no_grad`. Of JAX an optimizer of optax. That of a Keras
+        model is the one it is compiled with.
     loss : callable, optional
         `loss(output, target)`; of a dictionary `loss(output, batch)`, of a single tensor
         `loss(output)`. By default the field `loss` of the output, else the sum of its tensors of
@@ -72,6 +77,15 @@ def fits(
     target = Device.of(device)
     if margin is not None and margin < 0:
         raise NbprofError(f"margin is {margin}; pass bytes, or a share of the peak below 1")
+    if _is_of("keras", "Model", model):
+        backend = sys.modules["keras"].backend.backend()
+        if backend == "jax":
+            return _fit_of_keras(model, batch, optimizer, loss, target, autocast, margin)
+        if backend != "torch":
+            raise NbprofError(
+                f"the memory of a Keras model is predicted on JAX, not on {backend}; set"
+                " KERAS_BACKEND=jax before Keras is imported"
+            )
     if _is_of("torch.nn", "Module", model):
         if len(batch) != 1:
             raise NbprofError(
@@ -81,19 +95,58 @@ def fits(
 
         return fit_of_module(model, batch[0], optimizer, loss, target, autocast, margin)
     if _is_function_of_jax(model, batch):
-        if optimizer is not None or loss is not None or autocast is not None:
-            raise NbprofError(
-                "of a function of JAX, optimizer, loss and autocast are part of the function: pass"
-                " the training step, and its state as an argument"
-            )
-        from nbprof.capture.fit.of_jax import fit_of_function
-
-        return fit_of_function(model, batch, target, margin)
+        return _fit_of_jax(model, batch, optimizer, loss, target, autocast, margin)
     raise NbprofError(
-        f"the memory of a {type(model).__name__} cannot be predicted; pass a torch.nn.Module with a"
-        " batch, or a function of JAX with its arguments (arrays or jax.ShapeDtypeStruct). Of Keras"
-        " on JAX, that is a function of model.stateless_call"
+        f"the memory of a {type(model).__name__} cannot be predicted; pass a torch.nn.Module or a"
+        " keras.Model on JAX with a batch, or a function of JAX with its arguments (arrays or"
+        " jax.ShapeDtypeStruct)"
     )
+
+
+def _fit_of_jax(
+    function: Any,
+    arguments: tuple[Any, ...],
+    optimizer: Any,
+    loss: Any,
+    device: Device,
+    autocast: Any,
+    margin: float | None,
+) -> Fit:
+    if loss is not None or autocast is not None:
+        raise NbprofError(
+            "of a function of JAX, loss and autocast are part of the function: pass the loss"
+            " function with optimizer=, or the training step with its state as an argument"
+        )
+    if optimizer is not None:
+        from nbprof.capture.fit.of_loss import fit_of_loss
+
+        return fit_of_loss(function, arguments, optimizer, device, margin)
+    from nbprof.capture.fit.of_jax import fit_of_function
+
+    return fit_of_function(function, arguments, device, margin)
+
+
+def _fit_of_keras(
+    model: Any,
+    batch: tuple[Any, ...],
+    optimizer: Any,
+    loss: Any,
+    device: Device,
+    autocast: Any,
+    margin: float | None,
+) -> Fit:
+    if optimizer is not None or loss is not None or autocast is not None:
+        raise NbprofError(
+            "of a Keras model, optimizer and loss are those of model.compile, and the precision is"
+            " the dtype policy of its layers"
+        )
+    if len(batch) != 1:
+        raise NbprofError(
+            f"nbprof.fits takes one batch, not {len(batch)}; pass it as a tuple (x, y)"
+        )
+    from nbprof.capture.fit.of_keras import fit_of_model
+
+    return fit_of_model(model, batch[0], device, margin)
 
 
 def _is_function_of_jax(function: object, arguments: tuple[Any, ...]) -> bool:

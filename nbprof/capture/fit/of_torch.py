@@ -9,7 +9,7 @@ import torch
 
 from nbprof.capture.fit.device import Device
 from nbprof.capture.fit.program import Program, Variant
-from nbprof.capture.fit.result import AS_IT_IS, Fit, Lever
+from nbprof.capture.fit.result import AS_IT_IS, CHECKPOINTING, Fit, Lever
 from nbprof.core.errors import NbprofError
 
 _UNSEEN = (
@@ -72,7 +72,7 @@ def _levers(program: Program, variant: Variant) -> list[Lever]:
     if variant.autocast is None:
         variants["autocast to bfloat16"] = low
     if program.is_training:
-        variants["gradient checkpointing"] = replace(variant, checkpointing=True)
+        variants[CHECKPOINTING] = replace(variant, checkpointing=True)
         if variant.autocast is None:
             variants["both"] = replace(low, checkpointing=True)
         variants[f"accumulation of {_PARTS} parts"] = replace(variant, micro_batches=_PARTS)

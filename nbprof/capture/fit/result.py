@@ -20,6 +20,7 @@ from nbprof.schema import frames
 
 FRAME, LEVERS = "fits.frame", "fits.levers"
 AS_IT_IS = "no change"
+CHECKPOINTING = "gradient checkpointing"
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,14 @@ class Lever:
         Bytes at the peak for a size of the batch; raises NbprofError where it cannot be traced.
     parts : int
         Parts of the batch whose gradients are accumulated.
+    note : str
+        What the change is.
     """
 
     name: str
     peak: Callable[[int], int]
     parts: int = 1
+    note: str = ""
 
 
 @dataclass(frozen=True, repr=False)
@@ -163,7 +167,7 @@ class Fit:
 
     def _lever_row(self, lever: Lever) -> dict[str, object]:
         row: dict[str, object] = dict.fromkeys(frames.names(LEVERS))
-        row.update(lever=lever.name, note="")
+        row.update(lever=lever.name, note=lever.note)
         size = self.batch_size or 1
         if size < lever.parts:
             return row | {"note": f"a batch of {size} has no {lever.parts} parts"}

@@ -17,4 +17,5 @@ class Role(Enum):
     ACTIVATIONS = "activations"
     OUTPUTS = "outputs"
     TEMPORARIES = "temporaries"
+    PADDING = "padding"
     CODE = "program code"
