@@ -23,6 +23,7 @@ from nbprof.analysis.input.workers import location
 from nbprof.analysis.steps.step_rows import step_rows_ps
 from nbprof.core.compile_times import BACKWARD, Compilation, Compilations
 from nbprof.core.trace import Int64s, Trace
+from nbprof.frameworks.register import PYTORCH
 from nbprof.schema import frames
 
 _FRAME = "graph_breaks"
@@ -154,7 +155,7 @@ def _breaks(recorded: Compilations) -> dict[str, tuple[Compilation, str]]:
     """The first compilation behind each break, and the reason of the break; "" if unknown."""
     breaks: dict[str, tuple[Compilation, str]] = {}
     for row, cause in table.with_causes(recorded):
-        if row.framework == "torch" and causes.RESUMED.match(row.function):
+        if row.framework == PYTORCH.name and causes.RESUMED.match(row.function):
             reason = cause.why.partition(": ")[2] if cause.kind == causes.GRAPH_BREAK else ""
             first, earlier_reason = breaks.get(_key(row), (row, ""))
             breaks[_key(row)] = first, earlier_reason or reason

@@ -8,6 +8,7 @@ from typing import Any
 from nbprof.capture.fit.device import Device
 from nbprof.capture.fit.result import Fit
 from nbprof.core.errors import NbprofError
+from nbprof.frameworks.register import JAX, PYTORCH
 
 
 def fits(
@@ -79,9 +80,9 @@ def fits(
         raise NbprofError(f"margin is {margin}; pass bytes, or a share of the peak below 1")
     if _is_of("keras", "Model", model):
         backend = sys.modules["keras"].backend.backend()
-        if backend == "jax":
+        if backend == JAX.name:
             return _fit_of_keras(model, batch, optimizer, loss, target, autocast, margin)
-        if backend != "torch":
+        if backend != PYTORCH.name:
             raise NbprofError(
                 f"the memory of a Keras model is predicted on JAX, not on {backend}; set"
                 " KERAS_BACKEND=jax before Keras is imported"

@@ -10,7 +10,7 @@ from nbprof.analysis.device_time import device_time as times
 from nbprof.analysis.device_time import idle as device_time_idle
 from nbprof.analysis.device_time import series as device_time_series
 from nbprof.analysis.device_time.series import Floats
-from nbprof.analysis.pods import clocks, host_communication, memory, sums
+from nbprof.analysis.pods import clocks, memory, sums
 from nbprof.analysis.pods.compare import compare, nothing
 from nbprof.analysis.steps import pods, steps
 from nbprof.core import trim
@@ -201,6 +201,8 @@ class PodFrames(Group["HostFrames"]):
     @frame(combine=below("start_ms"))
     def host_communication(self) -> pd.DataFrame:
         """Time of each step in collectives that run on the host, as Gloo's do."""
+        from nbprof.analysis.pods import host_communication
+
         return host_communication.by_step(self.run.trace, self.run.activity, self.run.steps)
 
     @frame
@@ -224,6 +226,8 @@ class PodFrames(Group["HostFrames"]):
             return nothing()
         overlap, all_steps = run.device_time.overlap, run.steps
         if not len(overlap) and len(self.host_communication):
+            from nbprof.analysis.pods import host_communication
+
             overlap = self.host_communication
             all_steps = host_communication.without_waiting(all_steps, overlap)
         calls = run.device_time.each_collective()
