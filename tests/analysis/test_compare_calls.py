@@ -19,9 +19,9 @@ from tests.analysis.test_python import BASE, CELL, MS, samples
 
 PERIOD = 10
 STEP = 50
-TRAIN = ("/home/a/project/train.py", "train", 10, 12, "")
+TRAIN = ("/project/train.py", "train", 10, 12, "")
 LOAD = ("/usr/lib/python3/dist-packages/numpy/random.py", "load", 1, 2, "")
-SAVE = ("/home/a/project/train.py", "save", 30, 31, "")
+SAVE = ("/project/train.py", "save", 30, 31, "")
 CELL_LINE = (CELL, "<module>", 1, 2, "")
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nbprof.capture.experiments import engine, program, register, turn
+from nbprof.capture.experiments import engine, keras_callbacks, program, register, turn
 from nbprof.capture.options import Options
 
 COUNT = "NBPROF_TEST_COUNT"
@@ -150,6 +150,10 @@ def test_callbacks_that_do_not_train_are_left_out(keras, fit, counted):
         def on_epoch_end(self, epoch, logs=None):
             count()
 
+    import nbprof.keras
+
+    own = nbprof.keras.Callback()
+    assert keras_callbacks._left_out([own, log := Log()]) == [log]
     rate = keras.callbacks.LearningRateScheduler(lambda epoch: 0.1 / (epoch + 1))
     run = fit(callbacks=[Log(), rate, Rates()])
     lists = keras.src.callbacks.callback_list.CallbackList

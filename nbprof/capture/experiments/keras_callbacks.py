@@ -27,7 +27,12 @@ _BATCH_HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_tr
 def _left_out(callbacks: list[Any]) -> list[Any]:
     keras = sys.modules["keras"]
     training = tuple(filter(None, (getattr(keras.callbacks, name, None) for name in _KEPT)))
-    return [each for each in callbacks if not isinstance(each, training)]
+    left_out = []
+    for callback in callbacks:
+        is_ours = type(callback).__module__.partition(".")[0] == __name__.partition(".")[0]
+        if not is_ours and not isinstance(callback, training):
+            left_out.append(callback)
+    return left_out
 
 
 def _has_batch_hook(callback: Any) -> bool:
@@ -35,8 +40,8 @@ def _has_batch_hook(callback: Any) -> bool:
     return any(getattr(type(callback), name) is not getattr(base, name) for name in _BATCH_HOOKS)
 
 
-class NoCallbacks(Change):
-    """Loops of Keras without the callbacks that do not train.
+class _OfFit(Change):
+    """A change of what a fit of Keras runs besides its steps.
 
     Parameters
     ----------
@@ -48,6 +53,13 @@ class NoCallbacks(Change):
 
     def __init__(self, observation: Observation) -> None:
         self.steps = observation.epochs * observation.epoch_steps
+
+
+class NoCallbacks(_OfFit):
+    """Loops of Keras without the callbacks that do not train."""
+
+    def __init__(self, observation: Observation) -> None:
+        super().__init__(observation)
         if observation.epochs > 1:
             self.epoch = observation.epoch_steps
 
@@ -64,19 +76,11 @@ class NoCallbacks(Change):
         patches.replace(owner, "__init__", make)
 
 
-class NoValidation(Change):
-    """A fit of Keras without validation.
-
-    Parameters
-    ----------
-    observation : Observation
-    """
-
-    is_long = True
-    kind = "train"
+class NoValidation(_OfFit):
+    """A fit of Keras without validation."""
 
     def __init__(self, observation: Observation) -> None:
-        self.steps = observation.epochs * observation.epoch_steps
+        super().__init__(observation)
         self.epoch = observation.validation_freq * observation.epoch_steps
 
     def apply(self, patches: Patches) -> None:  # noqa: D102
