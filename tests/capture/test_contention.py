@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
-import sys
-import time
 
 import psutil
 import pytest
 
 from nbprof import load
 from nbprof.analysis.contention import sentence
-from nbprof.capture.contention import Contention, _between, _Reading, children_of
+from nbprof.capture.contention import _between, _Reading, children_of
 from nbprof.sources.recording import CaptureInfo
 from tests.capture.test_load_back import recorded
+from tests.support.programs import run
 
 CROWDED = {"cores": 4.0, "own_cores": 1.0, "other_cores": 2.5, "waited_percent": 40.0}
 
@@ -34,6 +34,29 @@ def test_cores_of_others_are_those_that_were_busy_without_ours():
     assert "waited_percent" not in _between(begin, end._replace(threads={}))
 
 
+MEASURED_BESIDE = """
+import json, os, subprocess, sys, time
+from nbprof.capture.contention import Contention
+
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+# Of its parent it must not be a child, whose time is counted as ours.
+busy = (
+    "import os; pid = os.fork(); pid and (print(pid, flush=True), os._exit(0)); os.close(1)\\n"
+    "while True: pass"
+)
+command = [sys.executable, "-c", busy]
+with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as parent:
+    pid = int(parent.stdout.readline())
+try:
+    contention, end = Contention(), time.perf_counter() + 1.5
+    while time.perf_counter() < end:
+        pass
+    print(json.dumps(contention.measured()))
+finally:
+    os.kill(pid, 9)
+"""
+
+
 @pytest.mark.skipif(
     not hasattr(os, "sched_setaffinity"), reason="binds processes to a core, which Linux can"
 )
@@ -41,24 +64,9 @@ def test_a_neighbour_on_the_same_core_is_seen():
     """A loop beside ours on one core: it has about half of that core, and we wait for it about half
     of the time.
     """
-    was = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(was)})
-    try:
-        # Of its parent it must not be a child, whose time is counted as ours.
-        busy = "import os, sys; pid = os.fork(); pid and (print(pid, flush=True), os._exit(0)); os.close(1)\nwhile True: pass"
-        with subprocess.Popen(
-            [sys.executable, "-c", busy], stdout=subprocess.PIPE, text=True, start_new_session=True
-        ) as parent:
-            pid = int(parent.stdout.readline())
-        try:
-            contention, end = Contention(), time.perf_counter() + 1.5
-            while time.perf_counter() < end:
-                pass
-            measured = contention.measured()
-        finally:
-            os.kill(pid, 9)
-    finally:
-        os.sched_setaffinity(0, was)
+    # In a process of its own: threads that earlier tests left in this one run on other cores.
+    ended = run(MEASURED_BESIDE)
+    measured = json.loads(ended.stdout)
     assert measured["cores"] == 1
     assert measured["other_cores"] > 0.2
     assert "core" in sentence(measured)

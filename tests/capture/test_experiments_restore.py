@@ -319,9 +319,11 @@ for _ in range(8):
 
 
 @pytest.fixture
-def shell():
+def shell(monkeypatch):
     from IPython.core.interactiveshell import InteractiveShell
 
+    # A shell puts a module of its own there, which `reset` empties; pools look for its `__spec__`.
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     shell = InteractiveShell()
     yield shell
     shell.reset(new_session=False)

@@ -58,6 +58,11 @@ def opened(page, url):
     page.wait_for_function(
         "() => document.querySelectorAll('[data-nbprof-state=live]').length === 2"
     )
+    # Colours change gradually.
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('.nbprof-host')]"
+        ".every(host => host.shadowRoot.getAnimations().length === 0)"
+    )
     wait_until_drawn(page)
 
 
