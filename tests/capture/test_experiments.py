@@ -656,6 +656,7 @@ def test_experiments_of_keras_and_tf_data_give_everything_back(
     functions = model.train_function, model.run_eagerly, model.jit_compile
     weights = [np.array(weight) for weight in model.get_weights()]
     attributes = patched()
+    gc.collect()
     iterators = iterators_of_tf_data()
     gc.disable()
     try:
@@ -665,7 +666,7 @@ def test_experiments_of_keras_and_tf_data_give_everything_back(
     assert patched() == attributes
     # Each turn ends within a fit. Garbage may be freed on any thread, and an iterator of tf.data
     # waits for its own.
-    assert iterators_of_tf_data() == iterators
+    assert iterators_of_tf_data() <= iterators
     assert (model.train_function, model.run_eagerly, model.jit_compile) == functions
     for before, after in zip(weights, model.get_weights(), strict=True):
         assert np.array_equal(before, after)
