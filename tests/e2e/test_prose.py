@@ -58,7 +58,7 @@ def opened(page, url):
     page.wait_for_function(
         "() => document.querySelectorAll('[data-nbprof-state=live]').length === 2"
     )
-    # Colours change gradually.
+    # Its buttons change their colours in a transition.
     page.wait_for_function(
         "() => [...document.querySelectorAll('.nbprof-host')]"
         ".every(host => host.shadowRoot.getAnimations().length === 0)"
