@@ -134,6 +134,7 @@ bench: $(VENV)/.test
 ## How true the diagnosis is: programs with a planted problem each, or none, and what nbprof says of them.
 diagnosis: $(VENV)/.test
 	$(BIN)/python benchmarks/diagnosis --store benchmarks/diagnosis/measured.json
+	$(BIN)/python benchmarks/workers.py
 
 ## How often there is an answer, and how often it is right: ordinary cells, published files and traces with known periods.
 answers: $(VENV)/.test

@@ -547,12 +547,13 @@ def workers_not_recorded(error: Exception) -> Note:
 
 
 def workers_not_reached(count: int, running: int) -> Note:
-    """Workers that started before the recording, or do not answer."""
+    """Workers that do not answer."""
     return info(
         "workers_not_reached",
         f"{plural(count, 'worker')} of {running:,} that ran at the end sent no report: the workers"
-        " started before the recording, had just started, or could not run Python when it ended."
-        " To record workers from their start, make the DataLoader in the recorded cell.",
+        " were asked for their first batch before the recording, had just started, find no nbprof,"
+        " or could not run Python when it ended. To record them from their start, make the"
+        " DataLoader in the recorded cell.",
     )
 
 

@@ -44,6 +44,8 @@ class Waits:
         self._since = 0.0
         self._asked_iterator = False
         """True if the open wait is one for an iterator of a framework."""
+        self._steps_thread = 0
+        """The thread on which `nbprof.steps` waits and has asked no iterator of a framework yet."""
         self._now = now
 
     @property
@@ -62,11 +64,12 @@ class Waits:
             return
         self._asked_iterator = False
         asked = self.loaders.clocks() if self.loaders.counting else None
+        self._steps_thread = threading.get_ident()
         self._since = began = self._now()
         try:
             yield
         finally:
-            self._since = 0.0
+            self._since, self._steps_thread = 0.0, 0
             self.total += self._now() - began
             self.items += 1
             if asked is not None and not self._asked_iterator:
@@ -99,10 +102,19 @@ class Waits:
         __tracebackhide__ = True
         # Not the context manager: this runs for every batch, and its frames would stand in the
         # user's traceback.
-        if self._since or self.thread not in (0, threading.get_ident()):
+        thread, loaders = threading.get_ident(), self.loaders
+        if self._since or self.thread not in (0, thread):
             self._asked_iterator = True
-            return following(iterator)
-        loaders = self.loaders
+            if self._steps_thread != thread:
+                return following(iterator)
+            # `nbprof.steps` has the wait, the loader the batch; loaders inside of it have none.
+            self._steps_thread, asked = 0, loaders.clocks()
+            try:
+                batch = following(iterator)
+            finally:
+                self._steps_thread = thread
+            loaders.gave(iterator, asked)
+            return batch
         asked = loaders.clocks()
         self._since = began = self._now()
         try:
@@ -128,13 +140,7 @@ class _GrainLoop:
     def following(self, following: Callable[[Any], Any], iterator: Any) -> Any:
         """Ask for the next batch."""
         __tracebackhide__ = True
-        loaders = self._waits.loaders
-        if not self._waits.open_s:
-            return self._waits.following(following, iterator)
-        asked = loaders.clocks()
-        batch = self._waits.following(following, iterator)
-        loaders.gave(iterator, asked)
-        return batch
+        return self._waits.following(following, iterator)
 
 
 class Pace:

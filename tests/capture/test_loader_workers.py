@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -237,15 +238,16 @@ def test_a_slow_item_holds_its_batch(recorded):
 
 
 @forks
-def test_a_slow_item_among_small_ones_is_found_in_any_batch(recorded):
+def test_a_slow_item_among_small_ones_is_found_in_any_batch(recorded, monkeypatch):
     """Of which not every batch is timed inside."""
+    monkeypatch.setattr(batches, "_SHARE", 0.002)
 
     class Small(data.Dataset):
         def __len__(self):
             return 400
 
         def __getitem__(self, index):
-            time.sleep(4 if index == 333 else 0.001)
+            time.sleep(4 if index == 333 else 0.003)
             return index
 
     dataset = Small()
@@ -389,16 +391,90 @@ def test_workers_that_stay_are_left_as_they_were(recorded):
     assert not after.any()
 
 
-@forks
-def test_workers_from_before_the_recording_are_reported(monkeypatch):
-    batches = loader(Images(), persistent_workers=True)
-    list(batches)
+@contextlib.contextmanager
+def another_recording():
     recording = Recorded()
     try:
-        assert len(list(batches)) == 6
-        times, about = recording.taken()
+        yield recording
     finally:
         recording.patches.restore()
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    monkeypatch.setattr(reports, "ANSWER_S", 60.0)
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("method", METHODS)
+def test_workers_from_before_the_recording_record_themselves(method):
+    batches = loader(Images(), persistent_workers=True, multiprocessing_context=method)
+    list(batches)
+    with another_recording() as recording:
+        assert len(list(batches)) == 6
+        times, about = recording.taken()
+    assert not about
+    assert [row.items for row in times.workers] == [12, 12]
+    assert [row.batches for row in times.loops] == [5]
+    assert {"Images", "Crop", "Scale", "flip"} <= {row.name for row in times.stages}
+    # They did not start in the recording.
+    assert not any(row.ready_ns for row in times.iterations)
+
+
+@forks
+@pytest.mark.usefixtures("patient")
+def test_random_numbers_of_workers_from_before_are_those_without_a_recording():
+    def second_epoch(*, recorded):
+        torch.manual_seed(7)
+        batches = loader(Images(), shuffle=True, persistent_workers=True)
+        list(batches)
+        with another_recording() if recorded else contextlib.nullcontext() as recording:
+            values = torch.cat(list(batches))
+            if recorded:
+                assert sum(row.items for row in recording.taken()[0].workers) == 24
+        return values
+
+    assert torch.equal(second_epoch(recorded=True), second_epoch(recorded=False))
+
+
+@forks
+def test_workers_from_before_are_left_as_they_were():
+    batches = loader(Traces(count=40), persistent_workers=True, prefetch_factor=1, batch_size=1)
+    assert not torch.cat(list(batches)).any()
+    with another_recording() as recording:
+        assert torch.cat(list(batches)).any(0).all()
+        recording.taken()
+    until = time.monotonic() + 60
+    while torch.cat(list(batches))[20:].any() and time.monotonic() < until:
+        pass
+    assert not torch.cat(list(batches)).any()
+
+
+@forks
+@pytest.mark.usefixtures("patient")
+def test_each_of_several_recordings_has_the_same_workers():
+    batches = loader(Images(), persistent_workers=True)
+    for _ in range(3):
+        with another_recording() as recording:
+            assert len(list(batches)) == 6
+            times, about = recording.taken()
+        assert not about
+        assert [row.items for row in times.workers] == [12, 12]
+
+
+@forks
+def test_a_worker_that_finds_no_nbprof_goes_on_unrecorded():
+    def hide(_worker):
+        import importlib.util
+
+        find = importlib.util.find_spec
+        importlib.util.find_spec = lambda name, *args: None if name == "nbprof" else find(name)
+
+    batches = loader(Images(), persistent_workers=True, worker_init_fn=hide)
+    list(batches)
+    with another_recording() as recording:
+        assert len(list(batches)) == 6
+        times, about = recording.taken()
     assert not times.workers
     # What the loop waits is known all the same.
     assert [row.batches for row in times.loops] == [5]

@@ -9,6 +9,7 @@ import weakref
 
 import pytest
 
+import nbprof
 from nbprof.capture.loaders import Clocks, Loaders
 from nbprof.capture.patches import Patches
 from nbprof.core.loader_uses import DATA_LOADER, ITERABLE, PY_DATASET, TF_DATA, LoaderUse, unpacked
@@ -179,6 +180,30 @@ def test_a_recording_names_its_loader_and_what_it_used(record):
     assert use.wait_s >= 0.9 * use.wait_cpu_s
     after = {name: vars(torch.utils.data.dataloader._BaseDataLoaderIter)[name] for name in before}
     assert after == before
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_under_nbprof_steps_has_its_waits(record, workers):
+    def read_on(loader):
+        # A generator of the person's between the steps and the loader.
+        yield from loader
+
+    def cell():
+        loader = torch.utils.data.DataLoader(Numbers(24, 0.002), 2, num_workers=workers)
+        for batch in nbprof.steps(read_on(loader)):
+            batch.sum()
+
+    recording = record(cell, "import torch", backend="torch", save=False)
+    (use,) = unpacked(recording.info.loaders)
+    assert (use.kind, use.dataset, use.workers, use.batches) == (
+        DATA_LOADER,
+        "Numbers",
+        workers,
+        11,
+    )
+    assert use.wait_s > 0
+    if not workers:
+        assert use.wait_cpu_s >= 0.9 * 11 * 0.004
 
 
 def test_an_iterator_from_before_the_recording_is_known_by_what_it_keeps(record):

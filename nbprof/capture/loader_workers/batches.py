@@ -24,9 +24,12 @@ from nbprof.capture.loader_workers.totals import Sampled, Totals
 
 MOST_BATCHES = 2_000
 """Batches whose interval is reported."""
-_SHARE, _ITEMS_SHARE, CLOCK_SHARE = 0.003, 0.002, 0.0005
+_SHARE, _ITEMS_SHARE, CLOCK_SHARE = 0.002, 0.003, 0.0005
 """Shares of the time of batches that it may take to time all calls, to time items alone, and to
 measure a CPU time: of small items, only some batches are timed inside."""
+_ITEM_CALLS = 4
+"""Timing an item with its stages and noting how slow it was takes as long as so many timed calls,
+as measured between batches that were timed and batches that were not."""
 
 
 class Inside(Protocol):
@@ -145,7 +148,8 @@ class BatchTimer:
             self.ended()
         self._count(start_ns, busy, parts.count, timed=timed)
         if timed:
-            cost = (self.stages.calls() - calls + parts.changes) * call_ns()
+            calls = self.stages.calls() - calls + (_ITEM_CALLS - 1) * parts.count
+            cost = (calls + parts.changes) * call_ns()
             self._skip = int(cost / max(_SHARE * busy, 1.0))
         else:
             self._skip -= 1
@@ -161,7 +165,7 @@ class BatchTimer:
         """Return whether timing so many items alone stays within its share of the time of all
         batches: a few slow ones may be in any batch.
         """
-        cost = self._items_cost_ns + (count / 2 + 5) * call_ns()
+        cost = self._items_cost_ns + (count + 5) * call_ns()
         if cost > _ITEMS_SHARE * self.totals.busy_ns:
             return False
         self._items_cost_ns = cost
@@ -195,7 +199,7 @@ class BatchTimer:
     def values(self) -> dict[str, Any]:
         """All that is known, as plain values for JSON."""
         totals = dict(vars(self.totals))
-        totals["cpu_ns"] = self._cpu.total_ns(totals["busy_ns"])
+        totals["cpu_ns"] = self._cpu.total(totals["busy_ns"])
         unfinished = self._unfinished
         if unfinished is not None:
             # The times of stages have calls of the batch that is being made.

@@ -271,7 +271,7 @@ class Maker:
         totals["items"] = totals["timed_items"] = self._of_all(self._items)
         totals["busy_ns"] = totals["timed_busy_ns"] = self._of_all(self._busy_ns)
         totals["waiting_ns"] = self.waiting_ns
-        totals["cpu_ns"] = self._cpu.total_ns(totals["busy_ns"])
+        totals["cpu_ns"] = self._cpu.total(totals["busy_ns"])
         totals["batches"] = self.elements if batches else 0
         return {
             **totals,

@@ -29,6 +29,11 @@ class Recorder:
         When the loader began to start its workers, in ns since 1970.
     samples : bool
         Whether to sample the stack.
+
+    Attributes
+    ----------
+    process : int
+        The process that it records.
     """
 
     def __init__(
@@ -37,13 +42,12 @@ class Recorder:
         self._folder = folder
         self._loader, self._worker, self._began_ns = loader, worker, began_ns
         self._start_ns: int | None = None
-        self._process = os.getpid()
+        self.process = os.getpid()
         self._window: int | None = folder.window()
         self._open: int | None = self._window
         """The window that is open, as the reporter saw it last."""
         self.timer = BatchTimer(self.follow, samples=samples)
-        self._pickling = Sampled(CLOCK_SHARE, cpu_clock_ns())
-        self._delay_before = _delayed_ns()
+        self.begin_window()
         self.undo: list[Callable[[], object]] = []
         """What the end of the recording calls, last first."""
         self._reporter = Reporter(self._look, self.report)
@@ -68,6 +72,11 @@ class Recorder:
         self.report(ended=True)
         self._leave()
 
+    def abandon(self) -> None:
+        """Another recorder takes this one's place: the recording of this one is over."""
+        self._reporter.stop()
+        self._leave()
+
     def _look(self) -> bool:
         """On the thread of the reporter: sample, and see which window is open."""
         self.timer.samples.take()
@@ -87,7 +96,7 @@ class Recorder:
 
     def _report_idle(self, window: int) -> None:
         """Of a window in which no batch was begun."""
-        if os.getpid() != self._process:
+        if os.getpid() != self.process:
             return
         nothing = BatchTimer(lambda: False, samples=False).values()
         times = {"began_ns": 0, "start_ns": 0}
@@ -102,10 +111,14 @@ class Recorder:
             if self._window is None:
                 self._leave()
             elif self._window != PAUSED:
-                self.timer.clear()
-                self._pickling = Sampled(CLOCK_SHARE, cpu_clock_ns())
-                self._delay_before = _delayed_ns()
+                self.begin_window()
         return self.counts
+
+    def begin_window(self) -> None:
+        """Forget everything before this window."""
+        self.timer.clear()
+        self._pickling = Sampled(CLOCK_SHARE, cpu_clock_ns())
+        self._delay_before = _delayed_ns()
 
     def _leave(self) -> None:
         self.timer.leave()
@@ -129,7 +142,7 @@ class Recorder:
     @property
     def pickle_ns(self) -> int:
         """Time in pickling so far; an estimate where only some messages were timed."""
-        return self._pickling.total_ns(self.timer.totals.pickled_bytes)
+        return self._pickling.total(self.timer.totals.pickled_bytes)
 
     def _may_time_pickle(self) -> bool:
         return self._pickling.is_due(self.timer.totals.busy_ns)
@@ -145,13 +158,14 @@ class Recorder:
         """Write all that is known. Never raises."""
         window = self._window
         # A child that the person's code forked from this worker is none.
-        if window is None or window == PAUSED or os.getpid() != self._process:
+        if window is None or window == PAUSED or os.getpid() != self.process:
             return
         closed = closed or self._open != window
         with contextlib.suppress(Exception):
             totals = self.timer.totals
             totals.memory_bytes = max(totals.memory_bytes, resident_bytes())
             totals.pickle_ns = self.pickle_ns
+            self.add_estimates()
             totals.delayed_ns = max(_delayed_ns() - self._delay_before, 0)
             values = {
                 "began_ns": self._began_ns,
@@ -162,14 +176,17 @@ class Recorder:
             }
             self._write(window, values)
 
+    def add_estimates(self) -> None:
+        """Complete the totals before a report."""
+
     def _write(self, window: int, values: dict[str, Any]) -> None:
         about = {
             "window": window,
             "loader": self._loader,
             "worker": self._worker,
-            "process": self._process,
+            "process": self.process,
         }
-        self._folder.report(self._process, {**about, **values})
+        self._folder.report(self.process, {**about, **values})
 
 
 class _TimedPickler:

@@ -12,9 +12,9 @@ from nbprof.core.sample_limits import FIRST_S, INTERVAL_S, LONGEST_S
 
 REPORT_S = 1.0
 """Least time between reports."""
-_REPORT_SHARE = 0.002
+_REPORT_SHARE = 0.001
 """Share of the time that reports may take."""
-_SHARE = 0.002
+_SHARE = 0.0015
 """Share of a core that the thread may use."""
 
 

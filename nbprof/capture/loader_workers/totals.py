@@ -8,7 +8,8 @@ from pathlib import Path
 
 
 class Sampled:
-    """A time that is measured so often that this takes no more than a share of the time of batches.
+    """A quantity that is measured so often that this takes no more than a share of the time of
+    batches: a time, or bytes.
 
     Parameters
     ----------
@@ -20,38 +21,42 @@ class Sampled:
     ----------
     count : int
         How often it was measured.
+    cost_ns : float
+        What it takes to measure it the next time.
     """
 
     def __init__(self, share: float, cost_ns: float) -> None:
-        self._share, self._cost_ns = share, cost_ns
+        self._share, self.cost_ns = share, cost_ns
         self.count = 0
-        self._ns = self._amount = 0
+        self._sum = self._amount = 0
+        self._spent_ns = 0.0
         # The first time costs what comes once, such as imports.
-        self._first_ns = self._first_amount = 0
+        self._first = self._first_amount = 0
 
     def is_due(self, busy_ns: int) -> bool:
         """Return whether it may be measured once more after so much time of batches."""
-        return not self.count or (self.count + 1) * self._cost_ns <= self._share * busy_ns
+        return not self.count or self._spent_ns + self.cost_ns <= self._share * busy_ns
 
-    def add(self, took_ns: int, amount: int) -> None:
+    def add(self, value: int, amount: int) -> None:
         """It was measured, for this amount of what it grows with."""
         self.count += 1
+        self._spent_ns += self.cost_ns
         if self.count == 1:
-            self._first_ns, self._first_amount = took_ns, amount
+            self._first, self._first_amount = value, amount
             return
-        self._ns += took_ns
+        self._sum += value
         self._amount += amount
 
-    def total_ns(self, amount: int) -> int:
-        """The time for this amount: that of the first time, and for the rest as for what was
+    def total(self, amount: int) -> int:
+        """The sum for this amount: that of the first time, and for the rest as for what was
         measured; 0 before anything was.
         """
-        ns, measured = self._ns, self._amount
+        measured_sum, measured = self._sum, self._amount
         if not measured:
-            ns, measured = self._first_ns, self._first_amount
+            measured_sum, measured = self._first, self._first_amount
         if not measured:
             return 0
-        return self._first_ns + round(ns * max(amount - self._first_amount, 0) / measured)
+        return self._first + round(measured_sum * max(amount - self._first_amount, 0) / measured)
 
 
 class Totals:

@@ -8,11 +8,11 @@ import os
 import sys
 import time
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nbprof.capture.loader_workers import entry
+from nbprof.capture.loader_workers import entry, running
 from nbprof.capture.loader_workers.folder import PAUSED, Folder, remove_leftovers
 from nbprof.capture.loader_workers.loop import Loop
 from nbprof.capture.loader_workers.reports import Reports
@@ -85,7 +85,9 @@ class WorkerWatch:
         self._number: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._iterators: weakref.WeakSet[Any] = weakref.WeakSet()
         self._earlier: weakref.WeakSet[Any] = weakref.WeakSet()
-        """Iterators whose workers ran before the recording."""
+        """Iterators whose workers ran before the recording, and were not reached."""
+        self._unreach: list[Callable[[], None]] = []
+        """Leaves the queues of workers that are to be reached as they were."""
         self._process = os.getpid()
 
     def hook(self, patches: Patches) -> None:
@@ -248,7 +250,7 @@ class WorkerWatch:
             self._starts(number, began_ns)
             self._iterators.add(iterator)
         elif iterator not in self._iterators:
-            self._earlier.add(iterator)
+            self._reach(iterator, number)
             self._loop.watch(iterator)
 
     def gave(self, iterator: Any, wait_s: float) -> None:
@@ -261,6 +263,17 @@ class WorkerWatch:
         assert self._entry is not None
         self._entry.folder = self._report_folder()
         self._entry.starts(number, began_ns)
+
+    def _reach(self, iterator: Any, number: int) -> None:
+        """The workers of an iterator run already: its next requests make them record themselves."""
+        folder = self._report_folder()
+        if folder is None:
+            self._earlier.add(iterator)
+            return
+        about = running.About(str(folder.path), number, self.samples)
+        for queue in vars(iterator)["_index_queues"]:
+            self._unreach.append(running.reach(queue, about))
+        self._iterators.add(iterator)
 
     def _report_folder(self) -> Folder | None:
         """The folder for the reports of workers that start now; None if there can be none."""
@@ -300,18 +313,18 @@ class WorkerWatch:
     def taken(self) -> tuple[dict[str, Any], Missing]:
         """The window ends: the reports of its workers, packed for the info, and what is missing."""
         self._window = PAUSED
-        running, earlier = self._running(), _running(self._earlier)
+        alive, earlier = self._running(), _running(self._earlier)
         reports = self._reports
         if self._folder is not None:
             self._open(PAUSED)
-            reports.collect(self._folder, running)
+            reports.collect(self._folder, alive)
         if self._pools is not None:
             self._pools.release()
         for each in self._here:
             for report in each.reports():
                 reports.merge.add(report)
-        unseen = len((running | earlier) - reports.processes)
-        missing = Missing(self._error, unseen, len(running | earlier), reports.killed)
+        unseen = len((alive | earlier) - reports.processes)
+        missing = Missing(self._error, unseen, len(alive | earlier), reports.killed)
         return reports.merge.packed(self._loaders, self._loop.values()), missing
 
     def _open(self, window: int) -> None:
@@ -323,6 +336,8 @@ class WorkerWatch:
     def close(self) -> None:
         """The recording is over: workers that still run take everything back."""
         self._loop.close()
+        while self._unreach:
+            self._unreach.pop()()
         if self._py_datasets is not None:
             self._py_datasets.close()
         if self._pools is not None:
