@@ -55,6 +55,17 @@ def mapped(**options):
     data = grain.MapDataset.source(Images(**options)).seed(3)
     return data.map(Decode()).random_map(Noise()).map(scale).batch({BATCH}, batch_fn=stack)
 
+def packed():
+    from grain.experimental import FirstFitPackIterDataset
+
+    texts = grain.MapDataset.source(list(range(1, 200))).shuffle(seed=1).map(
+        lambda length: {{"text": np.full(length % 50 + 1, length, "float32")}}
+    )
+    packs = FirstFitPackIterDataset(
+        texts.to_iter_dataset(options(0)), length_struct={{"text": 64}}, num_packing_bins=8
+    )
+    return packs.map(lambda each: each["text"])
+
 def options(threads):
     return grain.ReadOptions(num_threads=threads, prefetch_buffer_size=2 * threads)
 
@@ -150,6 +161,8 @@ if __name__ == "__main__":
         "asked": asked_in_steps(loader()),
         "plain": [batch.tolist() for batch in mapped()],
         "plain loader": [batch.tolist() for batch in loader()],
+        "packed": recorded(packed()),
+        "plain packed": [each.tolist() for each in packed()],
         "fast": recorded(grain.MapDataset.source(Images(4000)).map(scale).batch(4)),
     }
     made = grain.MultiprocessingOptions(num_workers=2)
@@ -332,6 +345,19 @@ def test_batches_are_those_of_a_run_without_a_recording(found):
     assert found["loader"]["values"] == found["plain loader"]
     # Each process makes every second one.
     assert len(found["processes"]["values"]) == BATCHES
+
+
+def test_packing_and_shuffling_have_a_time_of_their_own(found):
+    seen = found["packed"]
+    stages = {row["stage"]: row for row in seen["stages"]}
+    packing = stages["PackingDatasetIterator"]
+    assert packing["kind"] == "transform"
+    assert "packing.py:" in packing["where"]
+    assert packing["calls"] == len(seen["values"])
+    assert packing["per_call_ms"] > 0
+    assert "ShuffleMapDataset" in stages
+    assert seen["values"] == found["plain packed"]
+    check_left(seen)
 
 
 def test_an_error_passes_through(found):

@@ -48,6 +48,8 @@ POOL, THREAD, PROCESS, INTERLEAVED = (
 """Iterators that take their elements from threads or processes."""
 _PROCESS_DATASET = "ProcessPrefetchIterDataset"
 HANDS_OVER = (POOL, THREAD, PROCESS, INTERLEAVED)
+_WORKS_ITSELF = ("packing", "packing_concat_then_split", "shuffle", "mix")
+"""Modules of grain whose nodes take time of their own, though they call nothing of the program."""
 _ONE_TO_ONE = (
     "DataLoaderIterator",
     "_DataLoaderStateDatasetIterator",
@@ -159,7 +161,10 @@ def stage_of_node(node: Any) -> Stage | None:
         return _stage_of_transform(transform)
     if "_source" in attributes:
         return stage_of(DATASET, attributes["_source"], "__getitem__")
-    return None if parents(node) else _stage_of_class(DATASET, node)
+    if not parents(node):
+        return _stage_of_class(DATASET, node)
+    works = type(node).__module__.rpartition(".")[2] in _WORKS_ITSELF
+    return _stage_of_class(TRANSFORM, node) if works else None
 
 
 def _stage_of_class(kind: str, node: Any) -> Stage:
