@@ -164,7 +164,10 @@ NEXT_ITEM = "nbprof.steps: next item"
 NEXT_BATCH = "Keras: next batch"
 """Name of the span that nbprof records around the wait of a loop of Keras for its next batch."""
 
-WAITS_FOR_ITEMS = (NEXT_ITEM, NEXT_BATCH)
+NEXT_OF_GRAIN = "grain: next batch"
+"""Name of the span that nbprof records around the wait of a loop for grain, outside of JAX."""
+
+WAITS_FOR_ITEMS = (NEXT_ITEM, NEXT_BATCH, NEXT_OF_GRAIN)
 
 
 class Names:

@@ -34,6 +34,9 @@ WAIT = "nbprof.steps: next item"
 KERAS_WAIT = "Keras: next batch"
 """Name of the span around the wait of a loop of Keras."""
 
+GRAIN_WAIT = "grain: next batch"
+"""Name of the span around the wait of a loop for grain."""
+
 STAGE = {"_ipl_stage_id": 1, "_ipl_stage_name": "nbprof.steps", "_ipl_stage_cat": "unknown"}
 """Arguments that mark a span as a stage of an input pipeline in XSpace files, also for XProf; the
 category of the stage is unknown.

@@ -14,7 +14,15 @@ from types import ModuleType
 from typing import Any
 
 from nbprof.capture import notes
-from nbprof.capture.clock import WAIT, ContextSpan, Marker, Span, StepClock, stage
+from nbprof.capture.clock import (
+    GRAIN_WAIT,
+    WAIT,
+    ContextSpan,
+    Marker,
+    Span,
+    StepClock,
+    stage,
+)
 from nbprof.capture.describe import keras_version
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
@@ -133,6 +141,9 @@ class JaxBackend:
 
     def open_wait(self, name: str = WAIT) -> Span:
         """Open a span around what a step waits for."""
+        if name == GRAIN_WAIT:
+            # Grain annotates its iterators in traces of JAX.
+            return ContextSpan(contextlib.nullcontext())
         return ContextSpan(self._jax.profiler.TraceAnnotation(name, **stage(name)))
 
     @staticmethod

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from itertools import pairwise
 from statistics import median
@@ -83,9 +83,11 @@ class Waits:
             if owner is not None and "__next__" in vars(owner):
                 self._around(owner, patches)
 
-    def hook_grain(self, patches: Patches) -> None:
-        """Watch the iterators of grain, which is imported."""
-        self.loaders.workers.hook_grain(_GrainLoop(self), patches)
+    def hook_grain(
+        self, patches: Patches, mark: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        """Watch the iterators of grain, which is imported, and mark their waits in the trace."""
+        self.loaders.workers.hook_grain(_GrainLoop(self, mark), patches)
 
     def _around(self, owner: Any, patches: Patches) -> None:
         original = owner.__next__
@@ -130,8 +132,8 @@ class Waits:
 class _GrainLoop:
     """The waits for iterators of grain, also those that `nbprof.steps` goes over."""
 
-    def __init__(self, waits: Waits) -> None:
-        self._waits = waits
+    def __init__(self, waits: Waits, mark: Callable[[], AbstractContextManager[None]]) -> None:
+        self._waits, self._mark = waits, mark
 
     def begins(self, iterator: Any, source: str, workers: int) -> None:
         """An iteration begins."""
@@ -140,7 +142,12 @@ class _GrainLoop:
     def following(self, following: Callable[[Any], Any], iterator: Any) -> Any:
         """Ask for the next batch."""
         __tracebackhide__ = True
-        return self._waits.following(following, iterator)
+        waits, thread = self._waits, threading.get_ident()
+        # Within a wait, or beside the steps, it is none of its own.
+        if waits.open_s or waits.thread not in (0, thread):
+            return waits.following(following, iterator)
+        with self._mark():
+            return waits.following(following, iterator)
 
 
 class Pace:

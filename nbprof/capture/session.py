@@ -11,13 +11,14 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from nbprof.capture import compiles, describe, keras, notes, pools, torch_threads
 from nbprof.capture.auto import AutoBackend, one_at_a_time, used_before
-from nbprof.capture.clock import StepClock, set_current
+from nbprof.capture.clock import GRAIN_WAIT, StepClock, set_current
 from nbprof.capture.compiles import hooks as compiler_hooks
 from nbprof.capture.compiles.recorder import Compiles
 from nbprof.capture.detect import choose
@@ -29,6 +30,7 @@ from nbprof.capture.options import BACKENDS, PYTHON, Options
 from nbprof.capture.patches import Patches
 from nbprof.capture.python import PythonBackend
 from nbprof.capture.shield import shielded
+from nbprof.capture.steps import Waiting
 from nbprof.capture.windows import Backend, Windows, backend_class
 from nbprof.core.errors import CaptureError
 from nbprof.core.receipt import Note
@@ -408,7 +410,8 @@ class Session:
     def _grain_is_here(self, _: ModuleType) -> None:
         # Nothing of ours may fail the user's import.
         with contextlib.suppress(Exception):
-            self.clock.waits.hook_grain(self._patches)
+            waiting = partial(Waiting, self.clock, GRAIN_WAIT)
+            self.clock.waits.hook_grain(self._patches, waiting)
 
     def _pools_are_here(self, module: ModuleType) -> None:
         # Nothing of ours may fail the user's import.

@@ -143,6 +143,24 @@ def recorded(data):
         "folders": [name for name in os.listdir(tempfile.gettempdir()) if "nbprof-w" in name],
     }
 
+def in_torch(data):
+    # Its optimizer ends the steps.
+    import torch
+
+    weight = torch.nn.Parameter(torch.ones(4))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    with nbprof.profile() as p:
+        for batch in data:
+            optimizer.zero_grad()
+            (torch.from_numpy(batch) * weight).sum().backward()
+            optimizer.step()
+    return {
+        "verdict": p.overview["verdict"],
+        "stages": rows(p.input_pipeline.transforms),
+        "advice": rows(p.advice),
+        "input_ms": p.steps.frame["input_ms"].tolist(),
+    }
+
 def asked_in_steps(data):
     iterator = iter(data)
     with nbprof.profile() as p:
@@ -161,6 +179,7 @@ if __name__ == "__main__":
         "asked": asked_in_steps(loader()),
         "plain": [batch.tolist() for batch in mapped()],
         "plain loader": [batch.tolist() for batch in loader()],
+        "torch": in_torch(mapped().to_iter_dataset(options(0))),
         "packed": recorded(packed()),
         "plain packed": [each.tolist() for each in packed()],
         "fast": recorded(grain.MapDataset.source(Images(4000)).map(scale).batch(4)),
@@ -177,7 +196,7 @@ if __name__ == "__main__":
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    require("jax", "grain")
+    require("jax", "grain", "torch")
     folder = tmp_path_factory.mktemp("a folder")
     (folder / "data.py").write_text(DATA, encoding="utf-8")
     (folder / "train.py").write_text(PROGRAM, encoding="utf-8")
@@ -295,6 +314,16 @@ def test_the_wait_for_a_batch_is_input(found, kind):
     waits = found[kind]["input_ms"]
     assert len(waits) >= BATCHES - 1
     assert sum(waits) / len(waits) >= DECODE_MS * BATCH
+
+
+def test_a_loop_of_pytorch_waits_for_grain(found):
+    seen = found["torch"]
+    waits = seen["input_ms"][1:]
+    assert len(waits) >= BATCHES - 2
+    assert min(waits) >= BATCH * DECODE_MS
+    (finding,) = naming(seen)
+    assert "grain.IterDataset" in finding["evidence"]
+    assert "DataLoader" not in finding["evidence"] + finding["fix"]
 
 
 def test_the_wait_of_steps_that_ask_an_iterator_is_explained(found):

@@ -365,20 +365,21 @@ def _loads_ahead(row: dict[str, Any], dataset: LoaderUse) -> dict[str, Any]:
 
 
 def _is_on_foreign_input(row: dict[str, Any]) -> bool:
-    """True if a finding of TensorFlow or JAX is on batches that may come from another loader."""
+    """True if a finding is on batches that may come from a loader of another framework."""
     if row["rule"] == "input_bottleneck":
         return _GENERATOR in str(row["evidence"])
-    return row["rule"] in RULES_ON_INPUT
+    return row["rule"] in (NONE, *RULES_ON_INPUT)
 
 
 def _name_loader(text: str, loader: LoaderUse) -> str:
     """The evidence, with the loader that makes the batches in place of the sentence on pipelines of
-    TensorFlow and JAX.
+    TensorFlow and JAX, or on PyTorch's DataLoader.
     """
     for sentence in (
         ", and no recorded pipeline prepares it",
         ", and no tf.data pipeline",
         " The slowest call took",
+        ", which is not a DataLoader",
     ):
         head, separator, _ = text.partition(sentence)
         if separator:
@@ -398,7 +399,7 @@ def _loader(rule: str, uses: list[LoaderUse]) -> LoaderUse | None:
         elif rule == WORKERS:
             fits = bool(use.workers) and use.kind in (DATA_LOADER, PY_DATASET)
         elif rule == NONE:
-            fits = use.kind == ITERABLE
+            fits = use.kind in (ITERABLE, *_GRAIN)
         else:
             fits = use.kind == TF_DATA or rule in RULES_ON_INPUT
         if fits:

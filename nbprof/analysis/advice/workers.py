@@ -11,6 +11,7 @@ from nbprof.activity.unit import Unit
 from nbprof.analysis.advice.cores import (
     FROM_LOADER,
     IN_PROCESS,
+    NONE,
     RULES_ON_INPUT,
     WORKERS,
     Times,
@@ -137,7 +138,7 @@ def _threads_explain(workers: Workers, loader: int, threads: int, times: Times) 
 def _on_grain(findings: pd.DataFrame) -> pd.Series:
     """Rows of findings on the batches of a loader of grain."""
     of_loader = findings["evidence"].astype(str).str.contains(f"{FROM_LOADER} grain.", regex=False)
-    return findings["rule"].isin(RULES_ON_INPUT) & of_loader
+    return findings["rule"].isin((NONE, *RULES_ON_INPUT)) & of_loader
 
 
 def _on_py_dataset(findings: pd.DataFrame, times: Times) -> pd.Series:
