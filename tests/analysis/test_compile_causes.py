@@ -22,6 +22,10 @@ CACHE_MISSES = [
         *("weak_type", "lr", "an array", "a Python scalar"),
     ),
     (INPUTS.format("x", "f32[4@x]", "f32[4]"), "sharding", "x", "f32[4]", "f32[4@x]"),
+    (
+        INPUTS.format("x", "f32[4]({Auto: ('x', 'y')})", "f32[4]({})"),
+        *("sharding", "x", "f32[4] on no mesh", "f32[4] on mesh(x, y)"),
+    ),
     (INPUTS.format("x", "f32[4@x]", "f32[8]"), "shape", "x", "[8]", "[4@x]"),
     (INPUTS.format("x", "Ref{f32[]}", "Ref{f32[]}"), "unknown", "", "", ""),
     ("  * at x, seen f32[3], but now given f32[4]", "shape", "x", "[3]", "[4]"),
@@ -54,6 +58,18 @@ CACHE_MISSES = [
     ("Debug info doesn't match.", "unknown", "", "", ""),
     ("cache miss explanation unavailable", "unknown", "", "", ""),
     ("", "unknown", "", "", ""),
+]
+ON_MESH = "P('x') on mesh(x=2)"
+LOWERINGS = [
+    ("in_shardings", "x", "P() on mesh(x=2)", ON_MESH, "sharding"),
+    ("in_shardings", "x", "uncommitted", ON_MESH, "sharding"),
+    ("in_shardings", "x", "cuda:0", ON_MESH, "sharding"),
+    ("in_shardings", "x", "cuda:0", "cuda:1", "placement"),
+    ("in_shardings", "x", "uncommitted", "cuda:1", "placement"),
+    ("out_shardings", "out_shardings", "unspecified", ON_MESH, "sharding"),
+    ("donated_invars", "x", "not donated", "donated", "donation"),
+    ("in_layouts", "x", "default", "major to minor (1, 0)", "layout"),
+    ("inline", "inline", "False", "True", "setting"),
 ]
 GUARDS = [
     ("0/0: tensor 'x' size mismatch at index 1. expected 3, actual 4", "", "shape", "x", "3", "4"),
@@ -134,6 +150,18 @@ TYPES = [
 @pytest.mark.parametrize(("text", "kind", "argument", "before", "after"), CACHE_MISSES)
 def test_messages_of_jax(text, kind, argument, before, after):
     assert of_cache_miss(text)[:4] == (kind, argument, before, after)
+
+
+@pytest.mark.parametrize(("parameter", "argument", "before", "now", "kind"), LOWERINGS)
+def test_what_jax_lowers_in_another_way(parameter, argument, before, now, kind):
+    row = Compilation(
+        *("jax", "f"), state="again", reason=parameter, argument=argument, before=before, after=now
+    )
+    cause = cause_of(row)
+    assert cause[:4] == (kind, argument, before, now)
+    assert kind in KINDS
+    for text in (argument, before, now):
+        assert text in cause.why
 
 
 @pytest.mark.parametrize(("text", "now", "kind", "argument", "before", "after"), GUARDS)

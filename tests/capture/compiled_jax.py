@@ -5,6 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.layout import Format, Layout
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from tests.capture.compiled import Cases
@@ -183,6 +184,170 @@ def explicit_sharding():
     with jax.set_mesh(mesh):
         step(jax.device_put(ones(4), NamedSharding(mesh, PartitionSpec("x"))))
         step(jax.device_put(ones(4), NamedSharding(mesh, PartitionSpec())))
+
+
+def auto_mesh(*sizes):
+    devices = np.array(jax.devices()[: np.prod(sizes)]).reshape(sizes)
+    names = ("x", "y")[: len(sizes)]
+    return Mesh(devices, names, axis_types=(AxisType.Auto,) * len(sizes))
+
+
+def sharded(*axes, mesh=None):
+    return NamedSharding(mesh or auto_mesh(2), PartitionSpec(*axes))
+
+
+@CASES.planted("sharding")
+def sharded_batch():
+    @jax.jit
+    def step(w, batch):
+        return batch["x"] @ w
+
+    w = jax.device_put(ones(4, 4), sharded())
+    for axes in (("x",), ("x",), (None, "x")):
+        step(w, {"x": jax.device_put(ones(4, 4), sharded(*axes))})
+
+
+@CASES.planted("sharding")
+def state_that_the_step_shards():
+    @jax.jit
+    def step(state, batch):
+        return state + batch
+
+    state, batch = jnp.asarray(ones(4)), jax.device_put(ones(4), sharded("x"))
+    for _ in range(3):
+        state = step(state, batch)
+
+
+@CASES.planted("sharding")
+def other_mesh():
+    @jax.jit
+    def step(x):
+        return x * 2
+
+    for mesh in (auto_mesh(2), auto_mesh(1, 2)):
+        step(jax.device_put(ones(4), sharded("x", mesh=mesh)))
+
+
+@CASES.planted("sharding")
+def devices_in_another_order():
+    @jax.jit
+    def step(x):
+        return x * 2
+
+    for devices in (jax.devices()[:2], jax.devices()[1::-1]):
+        step(jax.device_put(ones(4), sharded("x", mesh=Mesh(np.array(devices), ("x",)))))
+
+
+@CASES.planted("sharding")
+def out_shardings():
+    def step(x):
+        return x * 2
+
+    jax.jit(step)(ones(4))
+    jax.jit(step, out_shardings=sharded("x"))(ones(4))
+
+
+@CASES.planted("placement")
+def committed():
+    @jax.jit
+    def step(x):
+        return x * 2
+
+    step(ones(4))
+    step(jax.device_put(ones(4), jax.devices()[0]))
+
+
+@CASES.planted("donation")
+def donated():
+    def step(state, batch):
+        return {"w": state["w"] + batch}
+
+    jax.jit(step)({"w": ones(4)}, ones(4))
+    jax.jit(step, donate_argnums=0)({"w": ones(4)}, ones(4))
+
+
+@CASES.planted("donation")
+def no_longer_donated_by_name():
+    def step(state, batch):
+        return state + batch
+
+    jax.jit(step, donate_argnames="state")(jnp.asarray(ones(4)), ones(4))
+    jax.jit(step)(ones(4), ones(4))
+
+
+@CASES.planted("layout")
+def other_layout():
+    @jax.jit
+    def step(x):
+        return x * 2
+
+    place = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    for order in ((0, 1), (1, 0)):
+        step(jax.device_put(ones(4, 2), Format(Layout(order), place)))
+
+
+@CASES.planted("setting")
+def compiler_options():
+    def step(x):
+        return x * 2
+
+    jax.jit(step)(ones(4))
+    jax.jit(step, compiler_options={"xla_embed_ir_in_executable": True})(ones(4))
+
+
+@CASES.planted()
+def control_one_sharding():
+    @jax.jit
+    def step(state, batch):
+        return state + batch
+
+    state = jax.device_put(ones(4), sharded("x"))
+    for _ in range(3):
+        state = step(state, jax.device_put(ones(4), sharded("x")))
+
+
+@CASES.planted()
+def control_two_shardings_of_two_functions():
+    for axes in (("x",), ()):
+        # The code is another one, too.
+        step = jax.jit((lambda x: x * 2) if axes else (lambda x: x * 3))
+        step(jax.device_put(ones(4), sharded(*axes)))
+
+
+@CASES.planted()
+def control_jitted_twice():
+    def step(x):
+        return x * 2
+
+    for _ in range(3):
+        jax.jit(step, donate_argnums=0)(jnp.asarray(ones(4)))
+
+
+@CASES.planted()
+def control_ops_of_the_library():
+    for axes in (("x",), ()):
+        jnp.linalg.norm(jax.device_put(ones(4), sharded(*axes)))
+
+
+@CASES.planted()
+def control_sharded_gradient():
+    @jax.jit
+    def loss(x):
+        return (x * x).sum()
+
+    x = jax.device_put(ones(4), sharded("x"))
+    loss(x)
+    jax.grad(loss)(x)
+
+
+@CASES.planted()
+def control_lowered_ahead():
+    @jax.jit
+    def step(x):
+        return x + 1
+
+    step.lower(ones(3)).compile()
+    step(ones(3))
 
 
 @CASES.planted()

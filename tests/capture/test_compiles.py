@@ -67,6 +67,33 @@ def test_values_and_times(found):
     )
 
 
+LOWERED = {
+    "sharded_batch": ("batch['x']", "P('x') on mesh(x=2)", "P(None, 'x') on mesh(x=2)"),
+    "devices_in_another_order": (
+        "x",
+        "P('x') on mesh(x=2) of devices 0, 1",
+        "P('x') on mesh(x=2) of devices 1, 0",
+    ),
+    "out_shardings": ("out_shardings", "unspecified", "P('x') on mesh(x=2)"),
+    "other_device": ("x", "cpu:0", "cpu:1"),
+    "committed": ("x", "uncommitted", "cpu:0"),
+    "donated": ("state['w']", "not donated", "donated"),
+    "no_longer_donated_by_name": ("state", "donated", "not donated"),
+    "other_layout": ("x", "default", "major to minor (1, 0)"),
+}
+
+
+def test_values_of_what_is_lowered_again(found):
+    cases, _ = found
+    if "donated" not in cases:
+        pytest.skip("only JAX lowers a trace again")
+    for name, expected in LOWERED.items():
+        [again] = [row for row in cases[name]["rows"] if row["cause"] == cases[name]["expected"][0]]
+        assert (again["argument"], again["before"], again["after"]) == expected
+        assert "compiled_jax.py:" in again["where"]
+        assert again["function"] == "step"
+
+
 def test_reasons_of_graph_breaks(found):
     cases, _ = found
     if "prints" not in cases:
@@ -376,6 +403,83 @@ def test_functions_defined_again():
         needs="jax",
     )
     assert done.stdout.splitlines()[-1] == "['first_call', 'redefined']"
+
+
+LOWERED_AGAIN = """
+import json
+import jax, numpy as np
+from nbprof.capture.compiles import jax_lowered
+from tests.capture.compiled import recorded
+
+def step(x):
+    return x * 2
+
+def compiles(placed, **more):
+    x = np.ones(4, "float32")
+    jax.jit(step, **more)(jax.device_put(x, jax.devices()[0]) if placed else x)
+"""
+
+
+def _lowered_again(program):
+    done = run(f"{LOWERED_AGAIN}\n{program}", needs="jax")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_programs_of_an_earlier_cell_that_are_lowered_again():
+    rows = _lowered_again("""
+compiles(False)
+rows = recorded(lambda: compiles(True, donate_argnums=0))
+print(json.dumps([[row["cause"], row["before"], row["after"]] for row in rows]))
+""")
+    assert rows == [["placement", "uncommitted", "cpu:0"]]
+
+
+def test_a_cache_that_may_have_dropped_a_lowering_names_no_cause():
+    causes = _lowered_again("""
+from unittest import mock
+from jax._src import pjit
+
+compiles(False)
+class Full:
+    cache_info = lambda self: mock.Mock(maxsize=2, currsize=2)
+    __getattr__ = lambda self, name: getattr(lowers, name)
+    __call__ = lambda self, *values, **more: lowers(*values, **more)
+lowers = pjit._pjit_lower
+pjit._pjit_lower = Full()
+rows = recorded(lambda: compiles(True))
+print(json.dumps([row["cause"] for row in rows]))
+""")
+    assert causes == ["unknown"]
+
+
+def test_a_program_that_is_compiled_for_the_same_again_names_no_cause():
+    """Its executable was dropped: the lowerings of before are not why."""
+    causes = _lowered_again("""
+from jax._src import pjit
+from jax._src.interpreters import pxla
+
+def program():
+    compiles(False)
+    compiles(True)
+    for cache in (pjit._pjit_lower, pxla._cached_lowering_to_hlo, pxla._cached_compilation):
+        cache.cache_clear()
+    jax.jit(step)._clear_cache()
+    compiles(True)
+
+rows = recorded(program)
+print(json.dumps([row["cause"] for row in rows]))
+""")
+    assert causes == ["first_call", "placement", "unknown"]
+
+
+@pytest.mark.parametrize("name", ["_CALLS", "_PJIT", "_PARAMETERS"])
+def test_another_version_of_jax_names_no_cause(name):
+    causes = _lowered_again(f"""
+jax_lowered.{name} = ("another",)
+rows = recorded(lambda: [compiles(False), compiles(False, donate_argnums=0)])
+print(json.dumps([row["cause"] for row in rows]))
+""")
+    assert causes == ["first_call", "unknown"]
 
 
 def test_a_missing_hook_is_a_note():

@@ -42,6 +42,23 @@ _JAX_DTYPE = (
     "-state, loss = step(state, batch)\n"
     "+state, loss = step(state, batch.astype(jnp.float32))  # the dtype of the other batches"
 )
+_JAX_SHARDING = (
+    "+state = jax.device_put(state, sharding)  # once, as the step returns it\n"
+    " for batch in batches:\n"
+    "+    batch = jax.device_put(batch, batch_sharding)  # one for all batches\n"
+    "     state, loss = step(state, batch)"
+)
+_JAX_PLACEMENT = (
+    "+state = jax.device_put(state, device)  # once, before the loop\n"
+    " for batch in batches:\n"
+    "+    batch = jax.device_put(batch, device)  # the same for all batches\n"
+    "     state, loss = step(state, batch)"
+)
+_JAX_DONATION = (
+    "-first = jax.jit(step)\n"
+    "-further = jax.jit(step, donate_argnums=0)\n"
+    "+update = jax.jit(step, donate_argnums=0)  # one for all calls"
+)
 _TORCH_SHAPE = (
     "-model = torch.compile(model)\n"
     "+model = torch.compile(model, dynamic=True)  # one program for several shapes"
@@ -64,6 +81,9 @@ _EDITS = {
     (JAX.name, causes.PYTHON_VALUE): _JAX_VALUE,
     (JAX.name, causes.WEAK_TYPE): _JAX_WEAK,
     (JAX.name, causes.DTYPE): _JAX_DTYPE,
+    (JAX.name, causes.SHARDING): _JAX_SHARDING,
+    (JAX.name, causes.PLACEMENT): _JAX_PLACEMENT,
+    (JAX.name, causes.DONATION): _JAX_DONATION,
     (JAX.name, causes.NEW_FUNCTION): _JAX_ONCE,
     (PYTORCH.name, causes.SHAPE): _TORCH_SHAPE,
     (PYTORCH.name, causes.PYTHON_VALUE): _TORCH_VALUE,
@@ -77,6 +97,9 @@ _TITLES = {
     causes.SHAPE: "Compile once, for one shape",
     causes.DTYPE: "Pass one dtype, and compile once",
     causes.WEAK_TYPE: "Pass an array in place of a Python scalar, and compile once",
+    causes.SHARDING: "Place arguments with one sharding, and compile once",
+    causes.PLACEMENT: "Place arguments on one device, and compile once",
+    causes.DONATION: "Donate the same arguments in all calls, and compile once",
     causes.PYTHON_VALUE: "Pass a value that changes as a tensor, and compile once",
     causes.ATTRIBUTE: "Keep a value that changes in a tensor, and compile once",
     causes.GLOBAL: "Pass a global variable that changes as an argument, and compile once",

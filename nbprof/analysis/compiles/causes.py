@@ -16,6 +16,7 @@ from nbprof.frameworks.register import JAX, TENSORFLOW
 FIRST_CALL, UNKNOWN = "first_call", "unknown"
 SHAPE, DTYPE, WEAK_TYPE, STRIDE = "shape", "dtype", "weak_type", "stride"
 REQUIRES_GRAD, PLACEMENT, SHARDING = "requires_grad", "placement", "sharding"
+LAYOUT, DONATION = "layout", "donation"
 STRUCTURE, NONE_OR_VALUE, TYPE = "structure", "none_or_value", "type"
 PYTHON_VALUE, ATTRIBUTE, GLOBAL, OBJECT = "python_value", "attribute", "global", "object"
 GRAD_MODE, TRAINING_MODE, SETTING = "grad_mode", "training_mode", "setting"
@@ -29,8 +30,10 @@ KINDS = {
     WEAK_TYPE: "a Python scalar where an array was, or an array where one was (weak type)",
     STRIDE: "other strides, as of a transposed tensor",
     REQUIRES_GRAD: "a tensor that requires gradients, or one that does not",
-    PLACEMENT: "another device",
+    PLACEMENT: "another device, or an array committed to a device where one was not",
     SHARDING: "another sharding",
+    LAYOUT: "another layout in memory",
+    DONATION: "an argument that is donated, or one that is not",
     STRUCTURE: "containers with other keys, lengths or types",
     NONE_OR_VALUE: "None where a value was, or a value where None was",
     TYPE: "a value of another Python type",
@@ -108,6 +111,10 @@ def cause_of(compilation: Compilation, breaks: Sequence[str] = ()) -> Cause:
         return _OF_STATE.get(compilation.state, _UNKNOWN)
     if compilation.framework == TENSORFLOW.name:
         return of_types(compilation.argument, compilation.before, compilation.after)
+    if compilation.framework == JAX.name and compilation.argument:
+        return of_lowering(
+            compilation.reason, compilation.argument, compilation.before, compilation.after
+        )
     if compilation.framework == JAX.name:
         return of_cache_miss(compilation.reason)
     return of_guard(compilation.reason, compilation.after)
@@ -131,9 +138,12 @@ _TYPES = re.compile(
 _ARRAY = re.compile(
     r"^(?P<dtype>[^\[{]+)\[(?P<shape>[^\]]*)\](?P<rest>.*?)(?:\{weak_type=(?P<weak>\w+)\})?$"
 )
+_MESH = re.compile(r"\(\{.*\}\)")
 _TREE = re.compile(r"^\s*\* at input path (?P<path>\S+?), now (?P<now>.+?) and before (?P<rest>.+)")
 _STATIC = re.compile(r"Static\(val=(?P<value>.+?)\)(?=$| and before|, so )")
 _CONTEXT = re.compile(r"^\s*\* (?P<name>\w+) differs: now (?P<now>.+) and before (?P<before>.+)$")
+_DEVICE = r"\w+:\d+\Z"
+_PLACE = re.compile(rf"(?:uncommitted|unspecified)\Z|{_DEVICE}")
 _LINK = re.compile(r"https://\S*")
 """JAX appends one to a line."""
 _POSITION = re.compile(r"^\[0\]\[(\d+)\]")
@@ -176,8 +186,40 @@ def _of_arrays(name: str, before: str, now: str) -> Cause:
         why = f"{name} is {is_now} and was {was}, both {new_text}: their weak types differ"
         return Cause(WEAK_TYPE, name, was, is_now, why)
     if before != now:
-        return Cause(SHARDING, name, before, now, f"{name} is {now} and was {before}")
+        was, is_now = _MESH.sub(_mesh, before), _MESH.sub(_mesh, now)
+        return Cause(SHARDING, name, was, is_now, f"{name} is {is_now} and was {was}")
     return _UNKNOWN
+
+
+def _mesh(match: re.Match[str]) -> str:
+    """A mesh in the type of an array: ``({Auto: ('x',)})`` by its axes."""
+    axes = re.findall(r"'(\w+)'", match[0])
+    return f" on mesh({', '.join(axes)})" if axes else " on no mesh"
+
+
+def of_lowering(parameter: str, argument: str, before: str, now: str) -> Cause:
+    """The cause of a program that was traced before, and is lowered in another way.
+
+    Parameters
+    ----------
+    parameter : str
+        What differs, as JAX names it.
+    argument : str
+        The argument of the program that it concerns, or a parameter of `jax.jit`.
+    before, now : str
+        Its values.
+    """
+    differs = f"{argument} is {now} and was {before}"
+    if parameter == "donated_invars":
+        return Cause(DONATION, argument, before, now, differs)
+    if parameter in ("in_layouts", "out_layouts"):
+        return Cause(LAYOUT, argument, before, now, f"the layout of {differs}")
+    if parameter not in ("in_shardings", "out_shardings"):
+        return Cause(SETTING, argument, before, now, f"the setting {differs}")
+    if all(_PLACE.match(value) for value in (before, now)):
+        differs = " and was ".join(re.sub(_DEVICE, r"on \g<0>", value) for value in (now, before))
+        return Cause(PLACEMENT, argument, before, now, f"{argument} is {differs}")
+    return Cause(SHARDING, argument, before, now, differs)
 
 
 def _sizes(shape: str) -> list[str]:

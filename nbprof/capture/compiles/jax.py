@@ -17,6 +17,7 @@ from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from nbprof.capture.compiles.jax_lowered import Lowerings, compiled_program
 from nbprof.capture.compiles.seen import code_of, seen
 from nbprof.capture.patches import Patches
 from nbprof.core.compile_times import AGAIN, PLACED, UNKNOWN
@@ -151,6 +152,7 @@ class Watch(logging.Filter):
         self._threads = threading.local()
         self._compiled: dict[str, tuple[str, int]] = {}
         """File and line of the functions that were explained and compiled, by name."""
+        self._lowerings, self._lowered = Lowerings(), 0
         self._explaining_ns = self._compiling_ns = self._looked_ns = 0
 
     @property
@@ -164,13 +166,17 @@ class Watch(logging.Filter):
         """Return the setting as caches see it: True for a miss to be explained."""
         if self._persons():
             return True
-        if self.explained >= MOST_EXPLAINED or self._compiles.full:
-            return False
-        cheap = self._explaining_ns <= _SHARE * self._compiling_ns
-        if self.explained >= _ALWAYS_EXPLAINED and not cheap:
+        if not self._affordable(self.explained):
             return False
         self._looked_ns = time.thread_time_ns()
         return True
+
+    def _affordable(self, number: int) -> bool:
+        """True if there is time to explain one more, after a number of them."""
+        if number >= MOST_EXPLAINED or self._compiles.full:
+            return False
+        cheap = self._explaining_ns <= _SHARE * self._compiling_ns
+        return cheap or number < _ALWAYS_EXPLAINED
 
     def comparing(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """JAX's function that compares two keys, for a few keys before each miss."""
@@ -269,6 +275,8 @@ class Watch(logging.Filter):
 
     def _why(self, name: str, pending: _Pending) -> dict[str, Any]:
         """The explanation for the function that is compiled."""
+        is_traced = any(explained == name for explained, _, _ in pending.explained)
+        lowered = self._lowered_again(is_traced=is_traced)
         for explained, text, state in reversed(pending.explained):
             if explained == name:
                 match = _FUNCTION.search(text)
@@ -280,6 +288,8 @@ class Watch(logging.Filter):
                     if len(self._compiled) < MOST_EXPLAINED:
                         self._compiled[name] = facts["file"], facts["line"]
                 return facts
+        if lowered:
+            return lowered
         if name in pending.traced or name not in self._compiled:
             # JAX explains nothing of functions of libraries.
             return {"state": UNKNOWN}
@@ -288,6 +298,26 @@ class Watch(logging.Filter):
         # program is compiled for another device.
         state = UNKNOWN if pending.lowered_ns is not None else PLACED
         return {"state": state, "file": file, "line": line}
+
+    def _lowered_again(self, *, is_traced: bool) -> dict[str, Any]:
+        """How the program that is compiled differs from an earlier lowering of it; empty if that is
+        not known.
+        """
+        if not self._affordable(self._lowered):
+            return {}
+        began = time.thread_time_ns()
+        try:
+            program = compiled_program()
+            if program is None:
+                return {}
+            self._lowered += 1
+            facts = self._lowerings.add(program, is_traced=is_traced)
+            return facts and {**facts, "file": program.file, "line": program.line}
+        except Exception:
+            # Another version of JAX.
+            return {}
+        finally:
+            self._explaining_ns += time.thread_time_ns() - began
 
 
 def _explained_function() -> Any:
