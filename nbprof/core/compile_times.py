@@ -9,6 +9,8 @@ from typing import Any, TypeGuard
 VERSION = 1
 MOST = 1_000
 """Compilations that a recording stores at most."""
+MOST_EARLIER = 500
+"""Compilations from before a recording that it stores at most."""
 LONGEST = 400
 """Characters of each text."""
 _LONGEST_PATH = 1_000
@@ -92,11 +94,14 @@ class Compilations:
         When the cell began, in ns since 1970.
     left_out : int
         Compilations after the first `MOST`.
+    earlier : tuple of Compilation
+        What was compiled behind graph breaks before the recording began, and may run in it.
     """
 
     rows: tuple[Compilation, ...] = ()
     began_ns: int = 0
     left_out: int = 0
+    earlier: tuple[Compilation, ...] = ()
 
 
 def short(text: str) -> str:
@@ -104,21 +109,29 @@ def short(text: str) -> str:
     return text[:LONGEST]
 
 
-def packed(rows: Iterable[Compilation], began_ns: int, left_out: int) -> dict[str, Any]:
+def packed(
+    rows: Iterable[Compilation],
+    began_ns: int,
+    left_out: int,
+    earlier: Iterable[Compilation] = (),
+) -> dict[str, Any]:
     """As plain values for JSON; empty without compilations."""
-    empty = _EMPTY
-    packed_rows = []
-    for row in rows:
-        values = asdict(row).items()
-        packed_rows.append({name: value for name, value in values if value != empty.get(name)})
-    if not packed_rows:
+    packed_rows, packed_earlier = (list(map(_plain, each)) for each in (rows, earlier))
+    if not packed_rows and not packed_earlier:
         return {}
-    return {
+    values = {
         "version": VERSION,
         "rows": packed_rows[:MOST],
         "began_ns": began_ns,
         "left_out": left_out + max(len(packed_rows) - MOST, 0),
     }
+    return {**values, "earlier": packed_earlier[-MOST_EARLIER:]} if packed_earlier else values
+
+
+def _plain(row: Compilation) -> dict[str, Any]:
+    """The values of a row that it does not have by default."""
+    empty = _EMPTY
+    return {name: value for name, value in asdict(row).items() if value != empty.get(name)}
 
 
 def unpacked(values: object) -> Compilations:
@@ -128,7 +141,14 @@ def unpacked(values: object) -> Compilations:
     rows, began, left_out = (values.get(name) for name in ("rows", "began_ns", "left_out"))
     if not isinstance(rows, list) or not _is_count(began) or not _is_count(left_out):
         return Compilations()
-    return Compilations(tuple(filter(None, map(_row, rows[:MOST]))), began, left_out)
+    earlier = values.get("earlier")
+    if not isinstance(earlier, list):
+        earlier = []
+    return Compilations(_rows(rows[:MOST]), began, left_out, _rows(earlier[:MOST_EARLIER]))
+
+
+def _rows(values: list[object]) -> tuple[Compilation, ...]:
+    return tuple(filter(None, map(_row, values)))
 
 
 def _row(values: object) -> Compilation | None:

@@ -326,11 +326,14 @@ class Profile:
         step, the costliest first.
 
         The cost is by the regions that Dynamo opens in the trace: from the end of the compiled code
-        of one graph to the begin of that of the next one of the same call. What a break costs
-        inside the graphs, which could be one, such as kernels that are not fused, is not known. A
-        cost is NA where the trace has no compiled code on both sides, as with backends that run
-        the ops of a graph one by one, where the break happened in no counted step, or where
-        something was compiled each time. Breaks are those of functions compiled in the cell.
+        of one graph to the begin of that of the next one of the same call, without graphs and
+        breaks of functions that are called there. What a break costs inside the graphs, which could
+        be one, such as kernels that are not fused, is not known. Ops, kernels and time are NA where
+        the trace does not show the compiled code on both sides, as with backends that run the ops
+        of a graph one by one (`eager`; `aot_eager` without gradients). All of it is NA where the
+        break happened in no counted step, or where something was compiled each time. Functions that
+        were compiled before the recording are included if they ran in it: the latest 500 parts of
+        functions behind breaks, with the reason if it is among Dynamo's latest 1,000.
         """
         return self.run.graph_breaks.copy()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -32,6 +33,7 @@ def step(at, compiled="CompiledFunction", compiling=False):
     events = [
         event("ProfilerStep#1", at, at + 1000, cat="user_annotation"),
         region("0/0", at + 10, at + 900),
+        event("Pregraph bytecode", at + 12, at + 14),
         event(compiled, at + 20, at + 100),
         event("aten::relu", at + 30, at + 60),
         event("aten::item", at + 120, at + 160),
@@ -91,42 +93,111 @@ def test_time_and_ops_between_two_graphs(tmp_path, compiled):
 
 def test_a_break_in_some_steps_costs_less_per_step(tmp_path):
     events = steps(4)
-    events += [each for each in step(4000) if each["name"] not in ("CompiledFunction",)]
+    events += [each for each in step(4000) if not each["name"].endswith(": 1/0")]
     [row] = profile(tmp_path / "a", events, compilations()).graph_breaks.to_dict("records")
     assert row["per_step"] == pytest.approx(0.8)
     assert row["ms_per_step"] == pytest.approx(0.16)
 
 
-def test_graphs_of_a_function_that_the_break_calls_are_of_the_break(tmp_path):
-    events = []
-    for number in range(5):
-        at = 1000 * number
-        events += step(at)
-        # Called in the line that breaks: 100 to 200 is without it 100 to 165 and 168 to 300.
-        events += [region("7/0", at + 162, at + 169), event("CompiledFunction", at + 165, at + 168)]
+def called(at, *, breaks):
+    """A function that the statement which breaks calls, with a break of 4 µs or none."""
+    events = [
+        region("7/0", at + 150, at + 169),
+        event("Pregraph bytecode", at + 151, at + 152),
+        event("CompiledFunction", at + 153, at + 155),
+    ]
+    if breaks:
+        events += [
+            event("aten::neg", at + 156, at + 157),
+            region("8/0", at + 158, at + 168),
+            event("CompiledFunction", at + 159, at + 160),
+        ]
+    return events
+
+
+def test_the_graph_of_a_function_that_the_break_calls_is_no_part_of_it(tmp_path):
+    events = [each for at in range(0, 5000, 1000) for each in step(at) + called(at, breaks=False)]
     [row] = profile(tmp_path / "a", events, compilations()).graph_breaks.to_dict("records")
-    assert row["per_step"] == 2
-    assert row["ms_per_step"] == pytest.approx(0.2 - 0.003)
+    assert row["per_step"] == 1
+    assert row["ms_per_step"] == pytest.approx(0.2 - 0.002)
+
+
+def test_the_break_of_a_function_that_the_break_calls_is_one_of_its_own(tmp_path):
+    more = Compilation(
+        *("torch", "torch_dynamo_resume_in_inner_at_3", "a/other.py", 3), number="8/0", start_ns=2
+    )
+    compiles = compilations()
+    compiles["rows"] += packed([more], 0, 0)["rows"]
+    events = [each for at in range(0, 5000, 1000) for each in step(at) + called(at, breaks=True)]
+    rows = profile(tmp_path / "a", events, compiles).graph_breaks
+    assert list(rows["where"]) == [f"a/train.py:{LINE}", "a/other.py:3"]
+    assert list(rows["per_step"]) == [1, 1]
+    assert list(rows["ms_per_step"]) == pytest.approx([0.2 - 0.002 - 0.004 - 0.001, 0.004])
+    assert list(rows["ops_per_step"]) == [2, 1]
+
+
+@pytest.mark.parametrize(("has_graph", "ms"), [(False, [0.16, 0.04]), (True, [np.nan, np.nan])])
+def test_a_part_between_two_breaks_without_a_graph(tmp_path, has_graph, ms):
+    """Its region calls none, so that Python runs in all of it; unless there is one unseen."""
+    more = Compilation(
+        *("torch", f"torch_dynamo_resume_in_{PLANTED}_at_9", "a/train.py", 9), number="3/0"
+    )
+    compiles = compilations()
+    compiles["rows"] += packed([more], 0, 0)["rows"]
+    events = []
+    for at in range(0, 5000, 1000):
+        events += [*step(at), region("3/0", at + 140, at + 890)]
+        if has_graph:
+            events.append(event("Pregraph bytecode", at + 142, at + 143))
+    rows = profile(tmp_path / "a", events, compiles).graph_breaks
+    assert sorted(rows["where"]) == [f"a/train.py:{LINE}", "a/train.py:9"]
+    assert list(rows["per_step"]) == [1, 1]
+    np.testing.assert_allclose(rows["ms_per_step"], ms)
 
 
 @pytest.mark.parametrize(
-    ("more", "compiles"),
+    ("more", "compiles", "per_step"),
     [
         # The ops of a graph run one by one: where it ends is unknown.
-        ({"compiled": "aten::linear"}, {}),
+        ({"compiled": "aten::linear"}, {}, 1),
         # What is compiled there is a cost of its own.
-        ({"compiling": True}, {}),
+        ({"compiling": True}, {}, np.nan),
         # The graph is another one's.
-        ({}, {"number": "4/0"}),
-        ({}, {"number": ""}),
+        ({}, {"number": "4/0"}, np.nan),
+        ({}, {"number": ""}, np.nan),
     ],
 )
-def test_a_cost_that_is_not_known_is_missing(tmp_path, more, compiles):
+def test_a_cost_that_is_not_known_is_missing(tmp_path, more, compiles, per_step):
     found = profile(tmp_path / "a", steps(**more), compilations(**compiles))
     [row] = found.graph_breaks.to_dict("records")
     assert row["where"] == f"a/train.py:{LINE}"
-    assert np.isnan([row[name] for name in ("per_step", "ops_per_step", "ms_per_step")]).all()
+    assert np.isnan([row[name] for name in ("ops_per_step", "ms_per_step")]).all()
+    np.testing.assert_equal(row["per_step"], per_step)
     assert "graph_breaks" not in set(found.advice["rule"])
+
+
+def earlier(**more):
+    """As `compilations`, of before the recording."""
+    rows = [Compilation(**row) for row in compilations(**more)["rows"]]
+    behind = dataclasses.replace(rows[1], line=LINE, breaks=rows[0].breaks, start_ns=0)
+    return packed([], 0, 0, [behind])
+
+
+def test_a_break_of_a_function_that_was_compiled_before(tmp_path):
+    found = profile(tmp_path / "a", steps(), earlier())
+    [row] = found.graph_breaks.to_dict("records")
+    assert (row["function"], row["where"]) == (PLANTED, f"a/train.py:{LINE}")
+    assert row["reason"] == "No print."
+    assert row["ms_per_step"] == pytest.approx(0.2)
+    assert not len(found.compiles)
+    assert "graph_breaks" in set(found.advice["rule"])
+
+
+def test_what_was_compiled_before_and_did_not_run_has_no_row(tmp_path):
+    assert not len(profile(tmp_path / "a", steps(), earlier(number="5/0")).graph_breaks)
+    # After `torch._dynamo.reset`, the number is another function's.
+    both = earlier() | {"rows": packed([Compilation("torch", "f", number="1/0")], 0, 0)["rows"]}
+    assert not len(profile(tmp_path / "b", steps(), both).graph_breaks)
 
 
 def test_two_graphs_of_one_region_are_no_break(tmp_path):
@@ -152,28 +223,43 @@ def test_without_compilations_there_are_no_rows(tmp_path):
 PROGRAM = """
 import nbprof, torch
 
+def inner(y):
+    z = y + 1
+    print("", end="")
+    return z * 2
+
 def step(x):
     y = torch.relu(x @ x)
     print("", end="")
+    y = inner(y)
     return torch.sigmoid(y).sum()
 
 compiled = torch.compile(step, backend="aot_eager")
 x = torch.ones(8, 8, requires_grad=True)
-with nbprof.profile() as p:
-    for _ in range(8):
-        with nbprof.step():
-            compiled(x).backward()
-row = p.graph_breaks.iloc[0]
-assert len(p.graph_breaks) == 1, p.graph_breaks
-assert row["function"] == "step", row
-assert "print" in row["reason"], row
-assert row["per_step"] == 1, row
-assert row["ops_per_step"] == 0, row
-assert 0 < row["ms_per_step"] < p.steps.frame["step_time_ms"].max(), row
+
+def cell():
+    with nbprof.profile(save=False) as p:
+        for _ in range(8):
+            with nbprof.step():
+                compiled(x).backward()
+    return p
+
+p, again = cell(), cell()
+assert len(p.compiles) and not len(again.compiles), again.compiles
+for each in (p, again):
+    rows = each.graph_breaks.set_index("where").sort_index()
+    assert [where.rpartition(":")[2] for where in rows.index] == ["11", "12", "6"], rows
+    assert list(rows["function"]) == ["step", "step", "inner"], rows
+    assert rows["reason"].str.contains("print").all(), rows
+    assert rows["reason"].iloc[1].startswith("in inner, line 6: "), rows
+    assert (rows["per_step"] == 1).all(), rows
+    assert (rows["ops_per_step"] == 0).all(), rows
+    assert (rows["ms_per_step"] > 0).all(), rows
+    assert rows["ms_per_step"].sum() < each.steps.frame["step_time_ms"].max(), rows
 """
 
 
-def test_a_real_break(tmp_path):
+def test_real_breaks_of_this_cell_and_of_an_earlier_one(tmp_path):
     pytest.importorskip("torch")
     (tmp_path / "program.py").write_text(PROGRAM)
     done = subprocess.run(

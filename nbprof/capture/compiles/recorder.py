@@ -25,10 +25,13 @@ class Compiles:
     ----------
     failures : dict of str to Exception
         Why the compilations of a framework are not recorded, by the framework's name.
+    earlier : list of Compilation
+        What was compiled behind graph breaks before the recording began.
     """
 
     def __init__(self, step: Callable[[], int | None]) -> None:
         self.failures: dict[str, Exception] = {}
+        self.earlier: list[Compilation] = []
         self._step = step
         self._lock = threading.Lock()
         self._rows: list[Compilation] = []
@@ -77,4 +80,4 @@ class Compiles:
     def packed(self) -> dict[str, Any]:
         """All of it, as the info stores it; empty if nothing was compiled."""
         with self._lock:
-            return compile_times.packed(self._rows, self._began_ns, self._left_out)
+            return compile_times.packed(self._rows, self._began_ns, self._left_out, self.earlier)

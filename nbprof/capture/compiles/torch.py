@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from nbprof.capture.compiles.seen import seen
 from nbprof.capture.patches import Patches
-from nbprof.core.compile_times import AGAIN, BACKWARD, FIRST, UNKNOWN
+from nbprof.core.compile_times import (
+    AGAIN,
+    BACKWARD,
+    FIRST,
+    MOST_EARLIER,
+    UNKNOWN,
+    Compilation,
+    short,
+)
 
 if TYPE_CHECKING:
     from nbprof.capture.compiles.recorder import Compiles
@@ -26,12 +34,16 @@ _LENGTH = re.compile(r"^(?:\d+/\d+(?:_\d+)?: )?len\((?P<path>[A-Za-z_][\w.\[\]'\
 _STEP = re.compile(r"""\.(\w+)|\[(?:'([^']*)'|"([^"]*)"|(\d+))\]""")
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _LONGEST_VALUE, _LONGEST_REASON = 60, 200
-_MOST_BREAKS = 10
+_MOST_BREAKS, _MOST_REASONS = 10, 1_000
+_REGION = "Torch-Compiled Region: "
+"""How Dynamo begins the names of regions in traces."""
 _EXPLANATION = "Explanation:"
 
 
 def follow(module: ModuleType, patches: Patches, compiles: Compiles) -> None:
     """Follow the compilations of Dynamo until `patches` are restored."""
+    with contextlib.suppress(Exception):
+        compiles.earlier += earlier_breaks(module)
     original = getattr(module, METRICS)
     watch = Watch(module, compiles)
 
@@ -130,13 +142,49 @@ class Watch:
             new.insert(0, each)
         if new:
             self._last_break = new[-1]
-        lines = []
-        for each in new:
-            location = ""
-            if stack := getattr(each, "user_stack", None):
-                location = f"{stack[-1].filename}:{stack[-1].lineno}: "
-            lines.append(location + _break_reason(str(each.reason)))
-        return "\n".join(dict.fromkeys(lines))
+        return "\n".join(dict.fromkeys(map(_break_line, new)))
+
+
+def earlier_breaks(module: ModuleType) -> list[Compilation]:
+    """What PyTorch has compiled behind graph breaks so far, the latest last.
+
+    Parameters
+    ----------
+    module : module
+        ``torch._dynamo.utils``.
+    """
+    resuming = sys.modules["torch._dynamo.resume_execution"]
+    entries = sys.modules["torch._C._dynamo.eval_frame"]
+    lines = {}
+    for each in getattr(module, "graph_break_reasons", [])[-_MOST_REASONS:]:
+        if each.user_stack:
+            lines[each.user_stack[0].filename, each.user_stack[0].lineno] = _break_line(each)
+    found = []
+    # Read by its weak references: it is no mapping.
+    references = list(resuming.ContinueExecutionCache.generated_code_metadata.refs.values())
+    for reference in references[-MOST_EARLIER:]:
+        code = reference()
+        if code is None:
+            continue
+        file, name, line = code.co_filename, code.co_name, code.co_firstlineno
+        breaks = short(lines.get((file, line), ""))
+        for entry in entries._debug_get_cache_entry_list(code):
+            number = entry.trace_annotation.removeprefix(_REGION)
+            row = Compilation("torch", name, file, line, number=number, breaks=breaks)
+            found.append(row)
+    return found[-MOST_EARLIER:]
+
+
+def _break_line(broken: Any) -> str:
+    """A graph break as ``file:line: reason``."""
+    reason, stack = _break_reason(str(broken.reason)), getattr(broken, "user_stack", None)
+    if not stack:
+        return reason
+    first, last = stack[0], stack[-1]
+    if len(stack) > 1:
+        # The function breaks where it calls one that does.
+        reason = f"in {last.name}, line {last.lineno}: {reason}"
+    return f"{first.filename}:{first.lineno}: {reason}"
 
 
 def _break_reason(text: str) -> str:

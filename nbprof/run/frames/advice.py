@@ -360,7 +360,8 @@ class AdviceFrames(OverviewFrames, HostFrames):
         from nbprof.analysis.compiles import breaks
 
         activity = trace = None
-        if self.compilations.rows and self.parts is None and len(self.hosts) == 1:
+        known = self.compilations.rows or self.compilations.earlier
+        if known and self.parts is None and len(self.hosts) == 1:
             activity, trace = self.activity, self.trace
         return breaks.frame(
             self.compilations, self.cells, activity, trace, steps.counted(self.steps)
@@ -368,7 +369,7 @@ class AdviceFrames(OverviewFrames, HostFrames):
 
     def _breaks_in_steps(self) -> Breaks | None:
         """Graph breaks in the steps that averages include, where their costs are known."""
-        if not self.compilations.rows:
+        if not self.compilations.rows and not self.compilations.earlier:
             return None
         from nbprof.analysis.compiles import breaks
 
