@@ -122,6 +122,16 @@ def test_the_graph_of_a_function_that_the_break_calls_is_no_part_of_it(tmp_path)
     assert row["ms_per_step"] == pytest.approx(0.2 - 0.002)
 
 
+def test_a_graph_of_a_called_function_that_is_not_seen_leaves_the_cost_unknown(tmp_path):
+    events = []
+    for at in range(0, 5000, 1000):
+        inside = [each for each in called(at, breaks=False) if each["name"] != "CompiledFunction"]
+        events += step(at) + inside
+    [row] = profile(tmp_path / "a", events, compilations()).graph_breaks.to_dict("records")
+    assert row["per_step"] == 1
+    assert np.isnan(row["ms_per_step"])
+
+
 def test_the_break_of_a_function_that_the_break_calls_is_one_of_its_own(tmp_path):
     more = Compilation(
         *("torch", "torch_dynamo_resume_in_inner_at_3", "a/other.py", 3), number="8/0", start_ns=2

@@ -45,10 +45,11 @@ _JAX_DTYPE = (
 _JAX_SHARDING = (
     "+state = jax.device_put(state, sharding)  # once, as the step returns it\n"
     " for batch in batches:\n"
-    "+    batch = jax.device_put(batch, batch_sharding)  # one for all batches\n"
+    "+    batch = jax.device_put(batch, sharding)  # or another, the same for all batches\n"
     "     state, loss = step(state, batch)"
 )
 _JAX_PLACEMENT = (
+    "+device = jax.devices()[0]\n"
     "+state = jax.device_put(state, device)  # once, before the loop\n"
     " for batch in batches:\n"
     "+    batch = jax.device_put(batch, device)  # the same for all batches\n"

@@ -1,4 +1,4 @@
-"""What graph breaks cost in each step, by the regions that Dynamo opens in a trace.
+"""Costs of graph breaks in each step, by the regions that Dynamo opens in a trace.
 
 Dynamo opens a region for each function that it has compiled, and one for the rest of a function
 behind a break, inside that of the part before it. From the end of the compiled code of the one to
@@ -94,30 +94,32 @@ def costs(
         return {}
     host = np.zeros(len(passes.number), np.int64)
     in_step = step_rows_ps(steps, activity.hosts, passes.around.end, host) >= 0
-    # What is compiled there is a cost of its own.
+    # Compilations there are a cost of their own.
     compiles = np.flatnonzero(_named(trace, _COMPILES))
     is_compiling = _begin_in(passes.around, trace, trace.events.start[compiles], compiles) > 0
     code, keys = pd.factorize(np.array([resumed[each] for each in passes.number], object))
     spans, count = _with_graphs(trace, passes.gap, graphs), len(passes.number)
-    own = _Own(spans)
+    nesting = _Nesting(spans)
     amounts = {
-        "ms_per_step": own.of(spans.end - spans.start)[:count] / 1e9,
-        "ops_per_step": own.of(_begin_in(spans, trace, *_eager_ops(activity, trace)))[:count],
+        "ms_per_step": nesting.exclusive(spans.end - spans.start)[:count] / 1e9,
+        "ops_per_step": nesting.exclusive(_begin_in(spans, trace, *_eager_ops(activity, trace)))[
+            :count
+        ],
     }
     if activity.has_device:
         launched = activity.launches.event[activity.launches.target >= 0]
         begun = _begin_in(spans, trace, trace.events.start[launched], launched)
-        amounts["kernels_per_step"] = own.of(begun)[:count]
-    found: dict[str, dict[str, Any]] = {}
+        amounts["kernels_per_step"] = nesting.exclusive(begun)[:count]
+    per_key: dict[str, dict[str, Any]] = {}
     for index, key in enumerate(keys.tolist()):
         rows = np.flatnonzero((code == index) & in_step & ~is_compiling)
         if not len(rows):
             continue
-        found[key] = {"per_step": len(rows) / len(steps)}
+        per_key[key] = {"per_step": len(rows) / len(steps)}
         if passes.is_known[rows].all():
             per_step = {name: amount[rows].sum() / len(steps) for name, amount in amounts.items()}
-            found[key] |= per_step
-    return found
+            per_key[key] |= per_step
+    return per_key
 
 
 class _Direct(NamedTuple):
@@ -142,9 +144,9 @@ def _direct(trace: Trace, pattern: re.Pattern[str]) -> _Direct:
     while (above >= 0).any():
         there = np.flatnonzero(above >= 0)
         event = above[there]
-        inside = is_region[event]
-        region[there[inside]] = event[inside]
-        above[there] = np.where(inside | is_compiled[event], -1, events.parent[event])
+        hit = is_region[event]
+        region[there[hit]] = event[hit]
+        above[there] = np.where(hit | is_compiled[event], -1, events.parent[event])
     return _Direct(rows[region >= 0], region[region >= 0])
 
 
@@ -190,8 +192,8 @@ def _with_graphs(trace: Trace, gaps: _Spans, graphs: _Direct) -> _Spans:
     )
 
 
-class _Own:
-    """The own part of spans which lie in each other."""
+class _Nesting:
+    """Spans that lie in each other."""
 
     def __init__(self, spans: _Spans) -> None:
         self._parent = np.full(len(spans.start), -1, np.int64)
@@ -203,12 +205,12 @@ class _Own:
                 self._parent[row] = above[-1]
             above.append(row)
 
-    def of(self, amount: Int64s) -> Int64s:
+    def exclusive(self, amount: Int64s) -> Int64s:
         """The amounts of spans without those of the spans in them."""
-        own = amount.copy()
-        inside = self._parent >= 0
-        np.subtract.at(own, self._parent[inside], amount[inside])
-        return own
+        exclusive = amount.copy()
+        nested = self._parent >= 0
+        np.subtract.at(exclusive, self._parent[nested], amount[nested])
+        return exclusive
 
 
 def _is_in(spans: _Spans, row: int, other: int) -> bool:

@@ -300,8 +300,8 @@ class Watch(logging.Filter):
         return {"state": state, "file": file, "line": line}
 
     def _lowered_again(self, *, is_traced: bool) -> dict[str, Any]:
-        """How the program that is compiled differs from an earlier lowering of it; empty if that is
-        not known.
+        """The difference of the program that is compiled from an earlier lowering of it; empty if
+        that is not known.
         """
         if not self._affordable(self._lowered):
             return {}

@@ -1,5 +1,5 @@
-"""How a program that JAX compiles again differs from its earlier lowerings: by the shardings and
-layouts of its arguments and results, by donated arguments, by options of `jax.jit`.
+"""Differences of a program that JAX compiles again from its earlier lowerings: shardings and
+layouts of arguments and results, donated arguments, options of `jax.jit`.
 
 JAX explains misses of its tracing cache alone. But the frame that compiles has the arguments of
 the lowering, and the cache of lowerings those of earlier ones, of earlier cells too. Nothing is
@@ -125,10 +125,10 @@ class Lowerings:
             lowerings; empty if it had none, or if that is not known.
         """
         now = _lowering(program)
-        earlier = self._of(program.jaxpr)
+        earlier = self._known(program.jaxpr)
         if earlier is None and not is_traced and not self._has_earlier:
             self._read_earlier(program.jaxpr, now)
-            earlier = self._of(program.jaxpr)
+            earlier = self._known(program.jaxpr)
         if earlier is None:
             self._programs[id(program.jaxpr)] = _Lowered(weakref.ref(program.jaxpr), [now])
             return {}
@@ -148,10 +148,12 @@ class Lowerings:
             "after": after,
         }
 
-    def _of(self, jaxpr: Any) -> list[Values] | None:
+    def _known(self, jaxpr: Any) -> list[Values] | None:
         """The lowerings of a program, the latest last; None if none are known."""
-        found = self._programs.get(id(jaxpr))
-        return found.lowerings if found is not None and found.jaxpr() is jaxpr else None
+        lowered = self._programs.get(id(jaxpr))
+        if lowered is None or lowered.jaxpr() is not jaxpr:
+            return None
+        return lowered.lowerings
 
     def _read_earlier(self, jaxpr: Any, now: Values) -> None:
         """Read JAX's cache, which has the lowering of now, too."""
@@ -189,18 +191,18 @@ def _lowering(program: Program) -> Values:
 
 
 def _differences(before: Values, now: Values) -> list[_Difference]:
-    found = []
+    differences = []
     for parameter, was, is_now in zip(_PARAMETERS, before, now, strict=True):
         if was == is_now:
             continue
         if isinstance(was, tuple) and isinstance(is_now, tuple) and parameter != _PARAMETERS[-1]:
             pairs = enumerate(zip_longest(was, is_now))
-            found += [
+            differences += [
                 _Difference(parameter, index, *pair) for index, pair in pairs if _differ(*pair)
             ]
         else:
-            found.append(_Difference(parameter, None, was, is_now))
-    return found
+            differences.append(_Difference(parameter, None, was, is_now))
+    return differences
 
 
 def _differ(before: Any, now: Any) -> bool:

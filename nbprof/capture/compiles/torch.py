@@ -146,7 +146,7 @@ class Watch:
 
 
 def earlier_breaks(module: ModuleType) -> list[Compilation]:
-    """What PyTorch has compiled behind graph breaks so far, the latest last.
+    """The code that PyTorch has compiled behind graph breaks so far, the latest last.
 
     Parameters
     ----------
@@ -159,8 +159,7 @@ def earlier_breaks(module: ModuleType) -> list[Compilation]:
     for each in getattr(module, "graph_break_reasons", [])[-_MOST_REASONS:]:
         if each.user_stack:
             lines[each.user_stack[0].filename, each.user_stack[0].lineno] = _break_line(each)
-    found = []
-    # Read by its weak references: it is no mapping.
+    rows = []
     references = list(resuming.ContinueExecutionCache.generated_code_metadata.refs.values())
     for reference in references[-MOST_EARLIER:]:
         code = reference()
@@ -171,8 +170,8 @@ def earlier_breaks(module: ModuleType) -> list[Compilation]:
         for entry in entries._debug_get_cache_entry_list(code):
             number = entry.trace_annotation.removeprefix(_REGION)
             row = Compilation("torch", name, file, line, number=number, breaks=breaks)
-            found.append(row)
-    return found[-MOST_EARLIER:]
+            rows.append(row)
+    return rows[-MOST_EARLIER:]
 
 
 def _break_line(broken: Any) -> str:
