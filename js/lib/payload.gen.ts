@@ -144,6 +144,7 @@ export interface Overview {
   ranges: Ranges | null;
   pools?: Pools;
   compiles?: Compiles;
+  graph_breaks?: GraphBreaks;
   top_ops: Table;
   top_ops_where: "device" | "host";
   run: [string, string][];
@@ -304,6 +305,12 @@ export interface Pools {
 
 /** Functions that were compiled while the cell ran. See nbprof.tools.overview.parts. */
 export interface Compiles {
+  table: Table;
+  notes: string[];
+}
+
+/** Lines at which functions of `torch.compile` break into several graphs. See nbprof.tools.overview.parts. */
+export interface GraphBreaks {
   table: Table;
   notes: string[];
 }

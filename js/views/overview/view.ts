@@ -16,7 +16,7 @@ import { follows } from "../of-host.js";
 import { stepChart } from "../stepchart.js";
 import { breakdown, leftOutNote, rangeText, selectedRows, stepCount } from "../stepstats.js";
 import { codeSection } from "./code.js";
-import { compilesSection } from "./compiles.js";
+import { compilesSection, graphBreaksSection } from "./compiles.js";
 import { poolsSection } from "./pools.js";
 import { rangesSection } from "./ranges.js";
 import { triedSection } from "./tried.js";
@@ -295,6 +295,7 @@ export const render: View = (el, context) => {
   if (overview.ranges) el.append(rangesSection(overview.ranges, unit));
   if (overview.code) el.append(codeSection(overview.code));
   if (overview.compiles) el.append(compilesSection(overview.compiles, context));
+  if (overview.graph_breaks) el.append(graphBreaksSection(overview.graph_breaks, context));
   if (overview.pools) el.append(...poolsSection(overview.pools, context));
   el.append(h("section.split.b", topOps(overview, context), h("div", heading("Run"), facts(overview))));
 

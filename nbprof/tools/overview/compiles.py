@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from nbprof.analysis.compiles import breaks, summary
+from nbprof.analysis.compiles import summary
 from nbprof.core.units import plural
 from nbprof.display import wording
 from nbprof.schema import frames
@@ -38,24 +38,8 @@ def payload(run: Run) -> Compiles | None:
         notes.append(
             f"{run.compilations.left_out:,} further compilations of the cell were counted only."
         )
-    if broken := _breaks(run.graph_breaks):
-        notes.append(broken)
     columns = [*begin, *summary.COLUMNS, *end]
     return Compiles(table=table_of(_in_words(rows.head(MOST)), columns), notes=notes)
-
-
-def _breaks(graph_breaks: pd.DataFrame) -> str:
-    """A sentence on what graph breaks cost; "" if that is unknown."""
-    costs = breaks.in_steps(graph_breaks)
-    if costs is None:
-        return ""
-    lines = plural(len(graph_breaks), "line")
-    if costs.lines < len(graph_breaks):
-        lines += f", of which {costs.lines:,} with known cost"
-    return (
-        f"Graphs break at {lines}: {wording.millis(costs.ms)} and {costs.ops:,.3g} ops per step"
-        f" between them, most at {costs.where}: `p.graph_breaks` has each."
-    )
 
 
 def _in_words(rows: pd.DataFrame) -> pd.DataFrame:

@@ -136,6 +136,15 @@ class Compiles(Part):
     """How many there are, and what the table leaves out."""
 
 
+class GraphBreaks(Part):
+    """Lines at which functions of `torch.compile` break into several graphs."""
+
+    table: Table
+    """One row per line."""
+    notes: list[str]
+    """What they cost together, and what the table leaves out."""
+
+
 class RangeGroup(Part):
     """A group of ranges, from a row of the table on."""
 
@@ -192,6 +201,8 @@ class Overview(Tab):
     """None where no task of one was timed."""
     compiles: Compiles | None = None
     """None where nothing was compiled, or it was not recorded."""
+    graph_breaks: GraphBreaks | None = None
+    """None where no graph breaks, or it is unknown."""
     top_ops: Table
     top_ops_where: Literal["device", "host"]
     run: list[tuple[str, str]]

@@ -31,7 +31,7 @@ from nbprof.tools.common import (
     without_work,
 )
 from nbprof.tools.names import NAMES
-from nbprof.tools.overview import compiles, lines, pools, ranges
+from nbprof.tools.overview import compiles, graph_breaks, lines, pools, ranges
 from nbprof.tools.overview.parts import (
     Advice,
     Bare,
@@ -78,6 +78,9 @@ def payload(run: Run) -> Overview:
         code=ask(lines.payload, run, otherwise=None, part="The table of lines of code"),
         ranges=ask(ranges.payload, run, otherwise=None, part="The table of ranges"),
         compiles=ask(compiles.payload, run, otherwise=None, part="The table of compilations"),
+        graph_breaks=ask(
+            graph_breaks.payload, run, otherwise=None, part="The table of graph breaks"
+        ),
         pools=ask(pools.payload, run, otherwise=None, part="The tables of process pools"),
     )
 

@@ -12,7 +12,7 @@ from nbprof.display import markup, wording
 from nbprof.display.categories import BY_KEY, OF_SIDE
 from nbprof.schema import frames
 from nbprof.tools.common import unit_in
-from nbprof.tools.overview.parts import Advice, Code, Compiles, Overview, Ranges
+from nbprof.tools.overview.parts import Advice, Code, Compiles, GraphBreaks, Overview, Ranges
 from nbprof.tools.overview.text import Row, breakdown, figure_text, gain_text, where_it_goes
 from nbprof.tools.parts import Column, Figure, Table
 
@@ -42,7 +42,8 @@ def html(payload: Payload) -> str:
         _breakdown(payload),
         _ranges(overview.ranges, unit_in(payload.meta)),
         advice(overview),
-        _compiles(overview.compiles),
+        _compiler("Compilation", overview.compiles),
+        _compiler("Graph breaks", overview.graph_breaks),
     ]
     return "".join([*parts, _code(overview.code), _top_ops(overview)])
 
@@ -130,22 +131,24 @@ def _ranges(ranges: Ranges | None, unit: Unit) -> str:
     return html
 
 
-def _compiles(compiles: Compiles | None) -> str:
-    """Functions that were compiled while the cell ran, and why again."""
-    if compiles is None:
+def _compiler(title: str, part: Compiles | GraphBreaks | None) -> str:
+    """A table of what a compiler did."""
+    if part is None:
         return ""
-    columns = compiles.table.columns
+    columns = part.table.columns
     rows, sides = [], ""
-    for row in range(compiles.table.rows):
-        rows.append([_compiles_cell(compiles.table, head, row) for head in columns])
+    for row in range(part.table.rows):
+        rows.append([_compiler_cell(part.table, head, row) for head in columns])
     for head in columns:
         sides += "r" if head.kind == "number" else "l"
-    html = markup.table("Compilation", "", [head.label for head in columns], rows, sides)
-    return html + "".join(markup.paragraph(markup.text(note)) for note in compiles.notes)
+    html = markup.table(title, "", [head.label for head in columns], rows, sides)
+    return html + "".join(markup.paragraph(markup.text(note)) for note in part.notes)
 
 
-def _compiles_cell(table: Table, head: Column, row: int) -> str:
+def _compiler_cell(table: Table, head: Column, row: int) -> str:
     value = table.cell(head.key, row)
+    if head.kind == "number" and np.isnan(value):
+        return ""
     if head.kind == "number":
         return wording.number(value, head.digits or 0)
     if head.key in ("function", "where"):
