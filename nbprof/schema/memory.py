@@ -80,7 +80,7 @@ SCHEMA: dict[str, list[Col]] = {
         text(
             "memory_id",
             "Memory",
-            "Name of the allocator; of a compiled program where none was recorded.",
+            "Name of the allocator; of a compiled program where no role of one is known.",
         ),
         text("role", "Role", "What the memory is used for; unknown where nothing proves it."),
         size("bytes", "In use", "Memory of this role at the peak."),

@@ -14,11 +14,13 @@ from nbprof.analysis.memory import viewer as memory_viewer
 from nbprof.core.errors import NbprofError, ReadError
 from nbprof.core.trace import Module
 from nbprof.hlo.hlo import Program
+from nbprof.profiles.load import load
 from nbprof.schema import frames
 from tests.support import hlo
 from tests.support.build import profile
 from tests.support.frames import below
 from tests.support.hlo_memory import KIB, large, small, without_assignment
+from tests.support.profiles import real
 from tests.support.xspace import gpu_run, xspace
 
 PROGRAMS = {
@@ -262,6 +264,17 @@ def test_roles_of_programs_stand_where_no_allocator_was_recorded(tmp_path):
     p = profile(tmp_path, xspace(hlo.metadata_plane(**{"jit_step(8)": (8, small())})))
     assert p.memory.summary.empty
     assert p.memory.roles["bytes"].sum() == p.memory_viewer["jit_step(8)"].peak_bytes
+
+
+@pytest.mark.parametrize(
+    "path", ["jax/gtx1080ti-reactant", "jax/mi300-jax08_attention", "jax/tpu-v6e-inference"]
+)
+def test_roles_of_programs_stand_where_those_of_an_allocator_are_unknown(path):
+    p = load(real(path))
+    assert len(p.memory.summary)
+    planned = p.memory_viewer.modules.set_index("module")["peak_bytes"].dropna()
+    assert len(planned)
+    assert p.memory.roles.groupby("memory_id")["bytes"].sum().to_dict() == planned.to_dict()
 
 
 def test_a_large_program_is_played_back_whole():

@@ -121,7 +121,7 @@ def test_bfloat16_arguments_are_half():
     assert levers["bfloat16"]["peak_bytes"] < levers["no change"]["peak_bytes"] / 1.9
     named = levers_of(nbprof.fits(jnp.dot, X, WEIGHTS, device="A100-80GB"))
     assert pd.isna(named["bfloat16"]["peak_bytes"])
-    assert "ask where JAX runs on one" in named["bfloat16"]["note"]
+    assert "ask where the program runs on one" in named["bfloat16"]["note"]
 
 
 class Optimizer(NamedTuple):

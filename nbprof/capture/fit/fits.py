@@ -8,7 +8,7 @@ from typing import Any
 from nbprof.capture.fit.device import Device
 from nbprof.capture.fit.result import Fit
 from nbprof.core.errors import NbprofError
-from nbprof.frameworks.register import JAX, PYTORCH
+from nbprof.frameworks.register import JAX, PYTORCH, TENSORFLOW
 
 
 def fits(
@@ -25,16 +25,17 @@ def fits(
     A module of PyTorch is traced with tensors that have shapes and no data: two steps of a training
     loop (`zero_grad`, forward, loss, backward, `step`), or of inference without an optimizer. Each
     storage counts from its creation until it is freed, in blocks of 512 bytes as in PyTorch's
-    caching allocator. A function of JAX, and the step of a Keras model on JAX, is compiled for the
-    shapes of its arguments, and the peak is that of XLA's buffer assignment. Nothing of yours is
-    changed: not the model, its gradients, the optimizer or a generator of random numbers.
+    caching allocator. A function of JAX, and the step of a Keras model on JAX or TensorFlow, is
+    compiled for the shapes of its arguments, and the peak is that of XLA's buffer assignment.
+    Nothing of yours is changed: not the model, its gradients, the optimizer or a generator of
+    random numbers.
 
     Parameters
     ----------
     model : torch.nn.Module, keras.Model or callable
-        A module, also on the device `meta`; a Keras model on JAX, built or not; or a function of
-        JAX, jitted or not: a whole step, or with `optimizer` the loss, a function of the parameters
-        and the batch that returns a number.
+        A module, also on the device `meta`; a Keras model, built or not; or a function of JAX,
+        jitted or not: a whole step, or with `optimizer` the loss, a function of the parameters and
+        the batch that returns a number.
     *batch
         Of PyTorch one argument: a tensor, a tuple (the arguments of the model; with `loss`, the
         last one is the target), a dictionary (keyword arguments), or shapes instead of tensors.
@@ -80,12 +81,12 @@ def fits(
         raise NbprofError(f"margin is {margin}; pass bytes, or a share of the peak below 1")
     if _is_of("keras", "Model", model):
         backend = sys.modules["keras"].backend.backend()
-        if backend == JAX.name:
+        if backend in (JAX.name, TENSORFLOW.name):
             return _fit_of_keras(model, batch, optimizer, loss, target, autocast, margin)
         if backend != PYTORCH.name:
             raise NbprofError(
-                f"the memory of a Keras model is predicted on JAX, not on {backend}; set"
-                " KERAS_BACKEND=jax before Keras is imported"
+                f"the memory of a Keras model is predicted on JAX, TensorFlow and PyTorch, not on"
+                f" {backend}; set KERAS_BACKEND before Keras is imported"
             )
     if _is_of("torch.nn", "Module", model):
         if len(batch) != 1:
@@ -99,7 +100,7 @@ def fits(
         return _fit_of_jax(model, batch, optimizer, loss, target, autocast, margin)
     raise NbprofError(
         f"the memory of a {type(model).__name__} cannot be predicted; pass a torch.nn.Module or a"
-        " keras.Model on JAX with a batch, or a function of JAX with its arguments (arrays or"
+        " keras.Model with a batch, or a function of JAX with its arguments (arrays or"
         " jax.ShapeDtypeStruct)"
     )
 

@@ -14,13 +14,13 @@ from typing import Any
 import jax
 
 from nbprof.capture.fit.device import Device
+from nbprof.capture.fit.jax_programs import compiled_sizes, platform
 from nbprof.capture.fit.result import AS_IT_IS, Fit, Lever
 from nbprof.capture.fit.roles import Role
 from nbprof.capture.fit.xla import (
     UNSEEN,
     Sizes,
     compiled_for,
-    compiled_sizes,
     first_line,
     only_where_it_runs,
 )
@@ -49,7 +49,7 @@ def fit_of_function(
         batch.size,
         f"a call of {getattr(function, '__name__', 'the function')}",
         device,
-        (compiled_for(), UNSEEN),
+        (compiled_for(platform()), UNSEEN),
         tuple(_levers(call, sizes, updated, batch, device)),
         margin,
     )
@@ -175,7 +175,7 @@ def _levers(
         return Lever(name, peak, note=note)
 
     def in_bfloat16(arguments: tuple[Any, ...]) -> int:
-        only_where_it_runs(device)
+        only_where_it_runs(platform(), device)
         return call.sizes(jax.tree_util.tree_map(lower_precision, arguments)).total
 
     levers = [

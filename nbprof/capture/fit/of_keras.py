@@ -1,31 +1,32 @@
-"""A prediction for a model of Keras on JAX: its own training step, compiled and not run."""
+"""A prediction for a model of Keras on JAX or TensorFlow: its own step, compiled and not run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
-import jax
 import keras
+import numpy as np
+from keras.src.backend.common import global_state
 
 from nbprof.capture.fit.device import Device
-from nbprof.capture.fit.of_jax import bytes_of, struct
 from nbprof.capture.fit.result import AS_IT_IS, CHECKPOINTING, Fit, Lever
 from nbprof.capture.fit.roles import Role
-from nbprof.capture.fit.segments import checkpointed
 from nbprof.capture.fit.unchanged import unchanged
 from nbprof.capture.fit.xla import (
     ONE_PIECE,
     UNSEEN,
+    Sizes,
     compiled_for,
-    compiled_sizes,
     first_line,
     only_where_it_runs,
-    platform,
 )
 from nbprof.core.errors import NbprofError
+from nbprof.frameworks.register import JAX
 
 _PARTS = 2
 _LOW = "mixed_bfloat16"
@@ -44,7 +45,8 @@ def fit_of_model(model: Any, batch: Any, device: Device, margin: float | None) -
     kind = "a step of predict"
     if step.is_training:
         kind = "a training step"
-    assumptions = [compiled_for(), ONE_PIECE, UNSEEN]
+    platform = step.backend.platform()
+    assumptions = [*step.backend.notes(model), compiled_for(platform), ONE_PIECE, UNSEEN]
     if step.batches > 1:
         assumptions.append(_AHEAD)
     return Fit(
@@ -56,6 +58,34 @@ def fit_of_model(model: Any, batch: Any, device: Device, margin: float | None) -
         tuple(_levers(step)),
         margin,
     )
+
+
+class _Backend(Protocol):
+    """A backend of Keras: one of the modules `keras_on_…`."""
+
+    HAS_CHECKPOINTING: bool
+    REST: Role
+
+    def platform(self) -> str: ...
+    def notes(self, model: Any) -> tuple[str, ...]: ...
+    def is_compiled(self, model: Any, device: Device) -> bool: ...
+    def is_distributed(self, model: Any) -> bool: ...
+    def batches(self, device: Device) -> int: ...
+    def shape_of(self, shape: Any, dtype: str) -> Any: ...
+    def checkpoint(self, model: Any) -> None: ...
+    def tracing(self) -> AbstractContextManager[None]: ...
+    def build(self, model: Any, data: Any, is_training: bool) -> None: ...
+    def step_sizes(self, model: Any, data: Any, is_training: bool) -> Sizes: ...
+
+
+def _backend() -> _Backend:
+    if keras.backend.backend() == JAX.name:
+        from nbprof.capture.fit import keras_on_jax
+
+        return keras_on_jax
+    from nbprof.capture.fit import keras_on_tensorflow
+
+    return keras_on_tensorflow
 
 
 @dataclass(frozen=True)
@@ -76,18 +106,17 @@ class _Variant:
     checkpointing: bool = False
     parts: int = 1
 
-    def apply(self, model: Any) -> None:
+    def apply(self, model: Any, backend: _Backend) -> None:
         """Change a model; `unchanged` puts it back."""
         if self.low_precision:
             for layer in model._flatten_layers():
                 if layer.dtype_policy.name == "float32":
                     layer.dtype_policy = _LOW
         if self.checkpointing:
-            # Not as attributes that the model keeps track of, which only `compile` may set.
-            loss = checkpointed(model.compute_loss_and_updates)
-            object.__setattr__(model, "compute_loss_and_updates", loss)
+            backend.checkpoint(model)
         if self.parts > 1:
             config = model.optimizer.get_config() | {"gradient_accumulation_steps": self.parts}
+            # Not as an attribute that the model keeps track of, which only `compile` may set.
             object.__setattr__(model, "optimizer", type(model.optimizer).from_config(config))
 
 
@@ -98,7 +127,7 @@ class _Step:
     Attributes
     ----------
     data : object
-        A tree of `jax.ShapeDtypeStruct`, as a dataset of Keras yields it.
+        A tree of arrays without data, as a dataset of Keras yields it.
     batches : int
         Batches that are on the device at once.
     """
@@ -106,6 +135,7 @@ class _Step:
     model: Any
     data: Any
     is_training: bool
+    backend: _Backend
     device: Device
     batches: int
     batch_size: int | None
@@ -123,25 +153,22 @@ class _Step:
                 " sample_weight) for a training step; several inputs are a tuple or a dictionary"
                 " in place of x"
             )
-        is_training = len(data) > 1
-        _check(model, is_training)
-        shapes = jax.tree_util.tree_map(_shape, data)
-        leaves = jax.tree_util.tree_leaves(shapes)
-        sizes = [leaf.shape[0] for leaf in leaves if leaf.shape]
-        batches = 1
-        if is_training and (device.has_context or platform() != "cpu"):
-            batches = 2
-        return cls(model, shapes, is_training, device, batches, next(iter(sizes), None))
+        backend, is_training = _backend(), len(data) > 1
+        _check(model, backend, is_training, device)
+        shapes = keras.tree.map_structure(lambda value: _shape(value, backend), data)
+        sizes = [leaf.shape[0] for leaf in _leaves(shapes) if leaf.shape]
+        batches = backend.batches(device) if is_training else 1
+        return cls(model, shapes, is_training, backend, device, batches, next(iter(sizes), None))
 
     def of_batch(self, size: int) -> _Step:
         """The same with another first dimension of the arrays that have that of the batch."""
 
         def resized(leaf: Any) -> Any:
-            if not leaf.shape or leaf.shape[0] != self.batch_size:
+            if leaf is None or not leaf.shape or leaf.shape[0] != self.batch_size:
                 return leaf
-            return struct((size, *leaf.shape[1:]), leaf.dtype)
+            return type(leaf)((size, *leaf.shape[1:]), leaf.dtype)
 
-        data = jax.tree_util.tree_map(resized, self.data)
+        data = keras.tree.map_structure(resized, self.data)
         return replace(self, data=data, batch_size=size)
 
     def roles(self, variant: _Variant) -> dict[Role, int]:
@@ -152,14 +179,13 @@ class _Step:
         NbprofError
             The step cannot be traced or compiled for these shapes.
         """
+        build = self.backend.build
         try:
-            with unchanged(self.model, _global_state()):
-                with _no_values():
-                    self._build()
-                variant.apply(self.model)
-                with _no_values():
-                    self._build()
-                    return self._traced()
+            with unchanged(self.model, _global_state()), self.backend.tracing():
+                build(self.model, self.data, self.is_training)
+                variant.apply(self.model, self.backend)
+                build(self.model, self.data, self.is_training)
+                return self._compiled()
         except NbprofError:
             raise
         except Exception as error:
@@ -168,35 +194,12 @@ class _Step:
                 f" {first_line(error)}. It must run as it is on a batch of these shapes and types"
             ) from error
 
-    def _build(self) -> None:
-        """Create what layers, metrics and the optimizer lack, as the first batch of `fit` does."""
-        if self.is_training:
-            self.model._symbolic_build(data_batch=self.data)
-        elif not all(layer.built for layer in self.model._flatten_layers()):
-            jax.eval_shape(self.model, self.data[0])
-
-    def _traced(self) -> dict[Role, int]:
+    def _compiled(self) -> dict[Role, int]:
         model, data = self.model, self.data
-        function: Callable[..., Any]
+        sizes = self.backend.step_sizes(model, data, self.is_training)
+        variables = [model.trainable_variables, model.non_trainable_variables, [], []]
         if self.is_training:
-            variables = [
-                model.trainable_variables,
-                model.non_trainable_variables,
-                model.optimizer.variables,
-                model.metrics_variables,
-            ]
-
-            def function(state: Any, data: Any) -> Any:
-                return model.train_step(state, data)
-        else:
-            variables = [model.trainable_variables, model.non_trainable_variables, [], []]
-
-            def function(state: Any, data: Any) -> Any:
-                outputs, not_trained = model.predict_step(state[:2], data)
-                return outputs, (state[0], not_trained)
-
-        state = tuple(map(_structs, variables))
-        sizes = compiled_sizes(jax.jit(function, donate_argnums=0).lower, state, data)
+            variables[2:] = [model.optimizer.variables, model.metrics_variables]
         parameters = _parameters(model)
         buffers = [each for each in variables[1] if id(each) not in parameters]
         frozen = [each for each in variables[1] if id(each) in parameters]
@@ -204,9 +207,9 @@ class _Step:
             Role.PARAMETERS: _bytes(variables[0]) + _bytes(frozen),
             Role.BUFFERS: _bytes(buffers) + _bytes(variables[3]),
             Role.OPTIMIZER_STATE: _bytes(variables[2]),
-            Role.INPUTS: _bytes(jax.tree_util.tree_leaves(data)),
+            Role.INPUTS: _bytes(_leaves(data)),
         }
-        roles[Role.PADDING] = sizes.arguments - sum(roles.values())
+        roles[self.backend.REST] = sizes.arguments - sum(roles.values())
         roles[Role.INPUTS] *= self.batches
         roles |= {
             Role.OUTPUTS: sizes.outputs,
@@ -216,21 +219,22 @@ class _Step:
         return {role: size for role, size in roles.items() if size > 0}
 
 
-def _check(model: Any, is_training: bool) -> None:
+def _check(model: Any, backend: _Backend, is_training: bool, device: Device) -> None:
     if is_training and getattr(model, "optimizer", None) is None:
         raise NbprofError(
             "the model has no optimizer: call model.compile(optimizer=…, loss=…), or pass x alone"
             " for a step of predict"
         )
-    if model.run_eagerly or not model.jit_compile:
+    if model.run_eagerly or not backend.is_compiled(model, device):
         raise NbprofError(
-            "the model runs op by op (run_eagerly=True, or jit_compile=False), and the memory of a"
-            " step is predicted only where XLA compiles it; compile it with jit_compile=True"
+            "the model runs op by op (run_eagerly=True, or jit_compile=False, the default of Keras"
+            " on TensorFlow without a GPU), and the memory of a step is predicted only where XLA"
+            " compiles it; compile it with jit_compile=True"
         )
-    if keras.distribution.distribution() is not None:
+    if backend.is_distributed(model):
         raise NbprofError(
             "the memory of a model that is distributed over devices is not predicted; call"
-            " nbprof.fits without keras.distribution, for the batch of one device"
+            " nbprof.fits without keras.distribution and tf.distribute, for the batch of one device"
         )
 
 
@@ -239,7 +243,8 @@ def _levers(step: _Step) -> list[Lever]:
     low = _Variant(low_precision=True)
     levers.append(_lever(step, _LOW, low, "the dtype policy of the layers of float32"))
     # Other training steps may compute their loss elsewhere.
-    if step.is_training and type(step.model).train_step is keras.Model.train_step:
+    has_own_step = type(step.model).train_step is not keras.Model.train_step
+    if step.is_training and step.backend.HAS_CHECKPOINTING and not has_own_step:
         note = "keras.remat around parts of the model"
         again = _Variant(checkpointing=True)
         levers.append(_lever(step, CHECKPOINTING, again, note))
@@ -257,7 +262,7 @@ def _lever(step: _Step, name: str, variant: _Variant, note: str = "") -> Lever:
         if step.batch_size is None:
             raise NbprofError("the batch has no dimension that could be changed")
         if variant.low_precision or variant.checkpointing:
-            only_where_it_runs(step.device)
+            only_where_it_runs(step.backend.platform(), step.device)
         return sum(step.of_batch(size).roles(variant).values())
 
     return Lever(name, peak, variant.parts, note)
@@ -270,24 +275,19 @@ def _parameters(model: Any) -> set[int]:
     }
 
 
-def _no_values() -> Any:
-    """A scope in which variables are created with a shape and no value."""
-    return keras.StatelessScope(initialize_variables=False)
-
-
 def _global_state() -> Any:
     """Names in use, scopes and the global generator of seeds."""
-    from keras.src.backend.common import global_state
-
     return global_state.GLOBAL_STATE_TRACKER
 
 
-def _shape(value: Any) -> Any:
+def _shape(value: Any, backend: _Backend) -> Any:
     """Shape and type as `fit` passes an array on: with floats of `keras.config.floatx()`."""
+    if value is None:
+        return None
     if not hasattr(value, "shape") or not hasattr(value, "dtype"):
         raise NbprofError(
             f"the batch has a {type(value).__name__} ({value!r}); pass arrays, or"
-            " jax.ShapeDtypeStruct for arrays that need not exist"
+            " keras.KerasTensor(shape, dtype) for arrays that need not exist"
         )
     if any(size is None for size in value.shape):
         raise NbprofError(
@@ -296,12 +296,17 @@ def _shape(value: Any) -> Any:
     dtype = keras.backend.standardize_dtype(value.dtype)
     if keras.backend.is_float_dtype(dtype):
         dtype = keras.config.floatx()
-    return struct(value.shape, jax.dtypes.canonicalize_dtype(dtype))
+    return backend.shape_of(tuple(value.shape), dtype)
 
 
-def _structs(variables: Iterable[Any]) -> list[Any]:
-    return [struct(variable.shape, variable.dtype) for variable in variables]
+def _leaves(tree: Any) -> list[Any]:
+    return [leaf for leaf in keras.tree.flatten(tree) if leaf is not None]
 
 
-def _bytes(variables: Iterable[Any]) -> int:
-    return sum(map(bytes_of, variables))
+def _bytes(arrays: Iterable[Any]) -> int:
+    """Bytes of variables, or of arrays without data."""
+    total = 0
+    for array in arrays:
+        dtype = keras.backend.standardize_dtype(array.dtype)
+        total += math.prod(array.shape) * np.dtype(dtype).itemsize
+    return total

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 
 from nbprof.capture.fit.device import Device
+from nbprof.capture.fit.jax_programs import compiled_sizes, platform
 from nbprof.capture.fit.of_jax import (
     arrays_of,
     bytes_of,
@@ -25,7 +26,6 @@ from nbprof.capture.fit.xla import (
     ONE_PIECE,
     UNSEEN,
     compiled_for,
-    compiled_sizes,
     first_line,
     only_where_it_runs,
 )
@@ -63,7 +63,7 @@ def fit_of_loss(
         step.batch_size,
         f"a training step with {getattr(loss, '__name__', 'the loss')}",
         device,
-        (_STEP, compiled_for(), ONE_PIECE, UNSEEN),
+        (_STEP, compiled_for(platform()), ONE_PIECE, UNSEEN),
         tuple(_levers(step)),
         margin,
     )
@@ -200,7 +200,7 @@ def _levers(step: _Step) -> list[Lever]:
             if step.batch_size is None:
                 raise NbprofError("the batch has no dimension that could be changed")
             if variant.low_precision or variant.checkpointing:
-                only_where_it_runs(step.device)
+                only_where_it_runs(platform(), step.device)
             return sum(step.of_batch(size).roles(variant).values())
 
         return Lever(name, peak, parts, note)

@@ -5,13 +5,23 @@ from __future__ import annotations
 import contextlib
 import random
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 _CONTAINERS: tuple[type, ...] = (OrderedDict, dict, list, set)
 """In the order in which a container is looked for: with the methods of these classes, as those of
 Keras' own subclasses report each change to a layer.
 """
+_LISTS = "tensorflow.python.trackable.data_structures"
+_PROXY_STATE = (
+    "_self_last_wrapped_dict_snapshot",
+    "_self_external_modification",
+    "_self_non_string_key",
+    "_self_unconditional_checkpoint_dependencies",
+    "_self_unconditional_dependency_names",
+)
+"""What TensorFlow notes of a dictionary that is an attribute, in its proxy of it."""
 
 
 @contextlib.contextmanager
@@ -26,13 +36,13 @@ def unchanged(*roots: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        for value, content in saved:
-            _put_back(value, content)
+        for put_back in saved:
+            put_back()
         random.setstate(state)
 
 
-def _saved(roots: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-    """Objects with a copy of their attributes, and containers with one of their content."""
+def _saved(roots: Iterable[Any]) -> Iterator[Callable[[], None]]:
+    """Functions that put back attributes of objects, and the content of containers."""
     seen: set[int] = set()
     rest = list(roots)
     while rest:
@@ -42,26 +52,41 @@ def _saved(roots: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
         seen.add(id(value))
         if isinstance(value, tuple):
             rest.extend(value)
-            continue
-        if isinstance(value, _CONTAINERS):
+        elif hasattr(type(value), "__wrapped__"):
+            attributes = {
+                name: getattr(value, name) for name in _PROXY_STATE if hasattr(value, name)
+            }
+            yield partial(_set, value, attributes)
+            rest.extend([value.__wrapped__, *attributes.values()])
+        elif isinstance(value, _CONTAINERS) and not _is_of(value, "tensorflow"):
             content = _content(value)
-            yield value, content
+            yield partial(_put_back, value, content)
             rest.extend(content)
-        if _is_of_keras(value):
+        if _is_of(value, "keras", "tensorflow", "_thread"):
             attributes = vars(value)
-            yield attributes, list(attributes.items())
+            yield partial(_put_back, attributes, list(attributes.items()))
             rest.extend(attributes.values())
 
 
-def _is_of_keras(value: Any) -> bool:
-    """True for what Keras may change: an object of one of its classes, or of a subclass."""
+def _is_of(value: Any, *packages: str) -> bool:
+    """True for an object of a class of the packages, or of a subclass.
+
+    Of TensorFlow, only its lists and dictionaries that are attributes of other objects.
+    """
     kind = type(value)
     if issubclass(kind, type) or not hasattr(value, "__dict__"):
         return False
+    if kind.__module__.startswith("tensorflow.") and kind.__module__ != _LISTS:
+        return False
     return any(
-        base.__module__.partition(".")[0] in ("keras", "_thread") and base is not object
+        base.__module__.partition(".")[0] in packages and base is not object
         for base in kind.__mro__
     )
+
+
+def _set(value: Any, attributes: dict[str, Any]) -> None:
+    for name, attribute in attributes.items():
+        setattr(value, name, attribute)
 
 
 def _content(value: Any) -> list[Any]:

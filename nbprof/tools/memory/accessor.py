@@ -110,16 +110,16 @@ class Memory(View):
         Of tensors that were there before the recording it has the bytes of their storage, without
         what the allocator rounds up.
 
-        Where no allocator was recorded, as of JAX on the CPU, the rows are of compiled programs:
-        arguments, outputs, constants and temporaries at the peak that the compiler planned, which
-        add up to it. Results that take the memory of arguments are arguments.
+        Where nothing proves a role of an allocator's memory, as of JAX, the rows are of compiled
+        programs: arguments, outputs, constants and temporaries at the peak that the compiler
+        planned, which add up to it. Results that take the memory of arguments are arguments.
         """
         from nbprof.analysis.memory import modules
 
         run = self._profile.run
-        if not len(run.memory_summary):
-            return modules.roles(run.programs.memory_modules)
         roles: pd.DataFrame = run.memory_roles
+        if not len(roles):
+            return modules.roles(run.programs.memory_modules)
         return roles.copy()
 
     @property
