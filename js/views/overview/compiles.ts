@@ -23,9 +23,9 @@ export function graphBreaksSection(breaks: GraphBreaks, context: ViewContext): H
   const costs = breaks.table.columns.filter(({ kind }) => kind === "number");
   return section("Graph breaks", about, breaks, context, [
     { key: "function", width: 110 },
-    { key: "where", narrow: true },
+    "where",
     { key: "reason", grow: true, width: 150 },
-    ...costs.map(({ key }) => key),
+    ...costs.map(({ key }) => ({ key, narrow: key !== "ms_per_step" })),
   ]);
 }
 
