@@ -190,6 +190,12 @@ def test_each_dashboard_of_a_notebook_can_be_picked(page, files, url):
     # The place was in the other one.
     expect(shown_tab(page)).to_contain_text("Overview")
     assert page.url == f"{url}/?output=2"
+    page.get_by_role("tab", name="Ops").click()
+    page.wait_for_function("() => location.hash === '#tab=ops'")
+    choose(page, files[0] / "slow.html")
+    expect(said(page)).to_have_text("slow.html: slow.")
+    expect(shown_tab(page)).to_contain_text("Overview")
+    assert page.url == f"{url}/"
     page.goto(f"{url}/?report=two.ipynb&output=2#tab=memory")
     expect(said(page)).to_have_text("two.ipynb cell 2: fast.")
     expect(shown_tab(page)).to_contain_text("Memory")
