@@ -1,6 +1,6 @@
 // Builds the bundles with esbuild:
 //   node js/build.mjs          nbprof/static/dashboard.js, for anywidget and HTML pages, and usual.js, for most outputs,
-//                              both gzipped as well
+//                              and site.js, for the page of a site of reports, each gzipped as well
 //   node js/build.mjs --lab    lib/lab/index.js, which jupyter-builder makes the lab extension from
 //   node js/build.mjs --page   build/dev.js, for js/tests/dev.html
 //   node js/build.mjs --watch  the first one, again at each change
@@ -121,6 +121,12 @@ const usual = {
   outfile: join(here, "../nbprof/static/usual.js"),
   plugins: [styles(true), views(true), alone, help],
 };
+/** The page of a site of reports, which takes `mount` from dashboard.js. */
+const site = {
+  ...whole,
+  entryPoints: [join(here, "hosts/site.ts")],
+  outfile: join(here, "../nbprof/static/site.js"),
+};
 const target = lab
   ? {
       entryPoints: [join(here, "lab/index.ts")],
@@ -141,7 +147,7 @@ if (watch) {
     await writeFile(join(dirname(target.outfile), "docs.js"), text);
   }
 } else {
-  for (const one of [whole, usual]) await bundle(one);
+  for (const each of [whole, usual, site]) await bundle(each);
 }
 
 async function bundle(one) {

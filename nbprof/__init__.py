@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nbprof.profiles.comparison import Comparison, compare
     from nbprof.profiles.load import load, runs
     from nbprof.profiles.profile import Profile
+    from nbprof.profiles.site import page
 
     last: Profile | None
     capture: RemoteCapture
@@ -35,6 +36,7 @@ _MODULE_OF = {
     "brief": "nbprof.profiles.brief",
     "compare": "nbprof.profiles.comparison",
     "Comparison": "nbprof.profiles.comparison",
+    "page": "nbprof.profiles.site",
     "profile": "nbprof.capture.block",
     "start": "nbprof.capture.block",
     "stop": "nbprof.capture.block",
@@ -62,6 +64,7 @@ __all__ = [
     "fits",
     "last",
     "load",
+    "page",
     "profile",
     "runs",
     "serve",

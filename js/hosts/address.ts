@@ -11,6 +11,8 @@ export interface Address {
   place: Place;
   /** The reader is somewhere else. */
   follow(place: Place): void;
+  /** The address of a place; null in a frame that has none of its own. */
+  link: ((place: Place) => string) | null;
 }
 
 /** `onChange`: the fragment was edited, or a link to another place of the page was followed. */
@@ -20,6 +22,9 @@ export function address(signal: AbortSignal, onChange: (place: Place) => void): 
   listen(signal, "abort", () => clearTimeout(timer));
   return {
     place: readPlace(location.hash),
+    link: /^(https?|file):$/.test(location.protocol)
+      ? (place) => `${location.href.replace(/#.*/, "")}#${placeText(place)}`
+      : null,
     follow(place) {
       clearTimeout(timer);
       timer = setTimeout(() => {

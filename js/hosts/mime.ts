@@ -5,11 +5,10 @@ import { Widget } from "@lumino/widgets";
 import { fromBase64, inPage } from "../lib/codec.js";
 import { Line } from "../lib/live.js";
 import type { Code } from "../lib/payload.js";
+import { MIME_TYPE } from "../lib/saved.js";
 import { about, Link, type Session } from "./kernel.js";
 import { type BoardState, type Dashboard, mount } from "./page.js";
 import { say } from "./shown.js";
-
-export const MIME_TYPE = "application/vnd.nbprof.v1+json";
 
 /** How long a notebook without a kernel is taken to be starting one, in ms. */
 const PATIENCE = 4000;

@@ -100,6 +100,7 @@ function resting(
       ...(views && { views }),
       ...(state && { state }),
       ...(where && { place: where.place, onPlace: where.follow }),
+      ...(where?.link && { link: where.link }),
     });
     if (live !== null) board.setLive(live);
   };

@@ -5,8 +5,8 @@ import { type EditorView, GutterMarker, gutter } from "@codemirror/view";
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import type { CodeCell } from "@jupyterlab/cells";
 import { INotebookTracker, type NotebookPanel } from "@jupyterlab/notebook";
-import { MIME_TYPE } from "../hosts/mime.js";
 import { SHOWN, type Shown } from "../hosts/shown.js";
+import { MIME_TYPE } from "../lib/saved.js";
 import { type Heat, heatOf, isSame } from "./cells/heat.js";
 
 class Mark extends GutterMarker {

@@ -108,9 +108,14 @@ export function fromText(text: string): Uint8Array {
   return new Uint8Array(bytes.buffer, 0, bytes.byteLength - ((5 - (text.length % 5)) % 5));
 }
 
-/** The data that the script of a saved page holds; null where it has none. */
+/** The data that the scripts of a page hold, each once, as text for `fromText`. */
+export function textsInPage(html: string): string[] {
+  return [...new Set([...html.matchAll(/\bconst data = "([^"]+)";/g)].map(([, text]) => text as string))];
+}
+
+/** The data that the script of an output holds; null where it has none. */
 export function inPage(html: string): Uint8Array | null {
-  const text = /\bconst data = "([^"]*)";/.exec(html)?.[1];
+  const [text] = textsInPage(html);
   return text ? fromText(text) : null;
 }
 

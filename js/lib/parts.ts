@@ -92,8 +92,8 @@ export function button(text: string, onClick: () => void, props: Record<string, 
   return h("button", { class: "btn", ...props, on: { click: onClick } }, text);
 }
 
-/** A button that puts `text()` on the clipboard and says so. */
-export function copyButton(text: () => string, label = "Copy"): HTMLButtonElement {
+/** A button that puts `text()` on the clipboard and says so; `name` is for screen readers. */
+export function copyButton(text: () => string, label = "Copy", name = `${label} code`): HTMLButtonElement {
   const element = button(label, () => {
     void copyText(text()).then((done) => {
       element.textContent = done ? "Copied" : "Not allowed";
@@ -102,7 +102,7 @@ export function copyButton(text: () => string, label = "Copy"): HTMLButtonElemen
       }, 1500);
     });
   });
-  element.setAttribute("aria-label", `${label} code`);
+  if (name) element.setAttribute("aria-label", name);
   return element;
 }
 

@@ -22,6 +22,9 @@ export interface State {
   focusRange: Times | null;
   /** What the trace shows; null before it was opened. */
   trace: Pick<Place, "window_ms" | "range_ms" | "slice"> | null;
+  /** The row that is marked in the table of ops or kernels, or else the text of its filter; null: neither. */
+  op: string | null;
+  kernel: string | null;
 }
 
 export interface Store {
@@ -41,6 +44,8 @@ export function createStore(initial: Partial<State> = {}): Store {
     tab: "overview",
     focusRange: null,
     trace: null,
+    op: null,
+    kernel: null,
     ...initial,
   };
   const listeners: { [K in keyof State]: Set<(value: State[K]) => void> } = {
@@ -50,6 +55,8 @@ export function createStore(initial: Partial<State> = {}): Store {
     tab: new Set(),
     focusRange: new Set(),
     trace: new Set(),
+    op: new Set(),
+    kernel: new Set(),
   };
   return {
     get: (key) => state[key],

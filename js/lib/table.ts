@@ -37,6 +37,8 @@ export interface TableOptions {
   minWidth?: number;
   /** A row was clicked, or Enter pressed on it. */
   onRow?: (row: number) => void;
+  /** Another row is marked, or none. */
+  onSelect?: (row: number | null) => void;
   rowClass?: (row: number) => string;
   /** Rows changed: filter, sort or data. */
   onChange?: (rows: Uint32Array) => void;
@@ -292,6 +294,7 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
       else if (top + height > wrap.scrollTop + room) wrap.scrollTop = top + height - room;
     }
     drawBody(true);
+    options.onSelect?.(row);
   }
 
   function copyRow(): void {

@@ -5,7 +5,7 @@ import { clear, h, handled, listen, modified, reason } from "../lib/dom.js";
 import { bytesText, num } from "../lib/format.js";
 import { type Keeper, type Kept, readKept, writeKept } from "../lib/keep.js";
 import { onPageOptions, palette } from "../lib/page-options.js";
-import { categoryClass, emptyView } from "../lib/parts.js";
+import { categoryClass, copyButton, emptyView } from "../lib/parts.js";
 import type { Payload, TabId } from "../lib/payload.js";
 import type { Place } from "../lib/place.js";
 import { createStore, type Selection } from "../lib/store.js";
@@ -39,6 +39,8 @@ export interface DashboardOptions {
   place?: Place;
   /** The reader is somewhere else. */
   onPlace?: (place: Place) => void;
+  /** The address of a place, for the button that copies it. */
+  link?: (place: Place) => string;
   /** What an earlier one of the same payload looked like. */
   state?: BoardState;
   /** Answers what the payload does not hold. */
@@ -189,7 +191,7 @@ export function dashboard(
     ]),
   );
   const status = h("div");
-  const { ask } = options;
+  const { ask, link } = options;
   const offered =
     ask &&
     actions(
@@ -221,6 +223,12 @@ export function dashboard(
     hostPicker(payload.meta.hosts ?? [], store, signal),
     devicePicker(payload.meta, store, signal),
     offered?.element,
+    link &&
+      h(
+        "span.actions",
+        { "aria-live": "polite" },
+        copyButton(() => link(placeIn(store)), "Copy link", ""),
+      ),
   );
   const pending = payload.meta.pending && h("span.pending", payload.meta.pending);
   const tablist = h("div.tabs", { role: "tablist", "aria-label": "Views" }, ...buttons, pending);
@@ -414,7 +422,7 @@ export function dashboard(
   show(start, hintAt(payload, start, at));
   const { onPlace } = options;
   if (onPlace) {
-    for (const key of ["tab", "selection", "host", "device", "trace"] as const)
+    for (const key of ["tab", "selection", "host", "device", "trace", "op", "kernel"] as const)
       store.subscribe(key, () => onPlace(placeIn(store)), signal);
   }
 

@@ -34,6 +34,8 @@ export interface Folding<B extends string> {
   others?: readonly { id: B; label: string; draw(into: HTMLElement): Other }[];
   /** A row of the table was chosen. */
   onRow(row: number): void;
+  /** Another row of what is shown, which may be a group, is marked, or none. */
+  onSelect?(shown: Table, row: number | null): void;
   /** Rows changed; `groups` is null where they are not folded. */
   onChange(rows: number, groups: number | null, by: B): void;
 }
@@ -92,6 +94,7 @@ export function foldingTable<B extends string>(options: Folding<B>): FoldingTabl
         table: options.table(),
         columns: options.columns(options.table),
         onRow: options.onRow,
+        onSelect: (row) => options.onSelect?.(options.table(), row),
       });
     } else {
       folded = foldTable(options.table(), options.groups(options.rows(), by), open);
@@ -101,6 +104,7 @@ export function foldingTable<B extends string>(options: Folding<B>): FoldingTabl
         shown: () => now().real,
         columns: options.columns(() => now().real).flatMap(column),
         onRow: follow,
+        onSelect: (row) => options.onSelect?.(now().real, row),
         rowClass: (row) => (isMember(now(), row) ? "member" : ""),
       });
     }

@@ -48,17 +48,21 @@ export function hintAt(payload: Payload, id: TabId, place: Place): Hint | undefi
   return steps ? { target: { kind: "step", step: steps.first } } : undefined;
 }
 
-/** Where a reader is. Times and slice of the trace are only said while it is shown. */
+/** Where a reader is. What is marked in a tab is only said while it is shown. */
 export function placeIn(store: Store): Place {
   const { first, last } = store.get("selection") ?? {};
   const host = store.get("host");
   const device = store.get("device");
   const tab = store.get("tab");
+  const op = store.get("op");
+  const kernel = store.get("kernel");
   return {
     tab,
     ...(first !== undefined && last !== undefined && { steps: { first, last } }),
     ...(host !== null && { host }),
     ...(device !== null && { device }),
     ...(tab === "trace" && store.get("trace")),
+    ...(tab === "ops" && op !== null && { op }),
+    ...(tab === "kernels" && kernel !== null && { kernel }),
   };
 }

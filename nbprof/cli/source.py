@@ -90,7 +90,7 @@ def reading(function: Function) -> Function:
     return function
 
 
-def one_run(function: Function, metavar: str = "PATH...") -> Function:
+def one_run(function: Function, metavar: str = "PATH...", *, required: bool = True) -> Function:
     """Adds PATH, and the options for selecting and reading a run of it."""
     function = click.option(
         "--run",
@@ -100,9 +100,9 @@ def one_run(function: Function, metavar: str = "PATH...") -> Function:
             " newest."
         ),
     )(reading(function))
-    return click.argument("paths", nargs=-1, required=True, metavar=metavar, shell_complete=files)(
-        function
-    )
+    return click.argument(
+        "paths", nargs=-1, required=required, metavar=metavar, shell_complete=files
+    )(function)
 
 
 def opened(

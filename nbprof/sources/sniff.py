@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 from nbprof.core import sqlite
 from nbprof.core.files import SourceFile
@@ -99,6 +100,15 @@ def recognise(data: bytes, name: str = "", *, complete: bool = False, named: boo
         if kind.format:
             return kind
     return _by_magic(data) or next(iter(kinds), None) or _by_name(data, name)
+
+
+def is_report(path: Path) -> bool:
+    """True for a page that nbprof wrote: a report, or the page of a site of reports."""
+    try:
+        with path.open("rb") as file:
+            return REPORT_MARK in file.read(4096)
+    except OSError:
+        return False
 
 
 def _by_magic(head: bytes) -> Kind | None:

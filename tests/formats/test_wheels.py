@@ -26,7 +26,7 @@ def build(folder, target):
     for module in ("ziglang", "hatchling", "hatch_jupyter_builder"):
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"{module} is not installed: `make wheels` installs it")
-    for part in ("labextension/package.json", "static/dashboard.js"):
+    for part in ("labextension/package.json", "static/dashboard.js", "static/site.js"):
         if not (ROOT / "nbprof" / part).exists():
             pytest.skip(f"nbprof/{part} is not built: `make static` builds it")
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]

@@ -3,7 +3,7 @@
 import type { ICodeCellModel } from "@jupyterlab/cells";
 import { type INotebookTracker, NotebookActions, type NotebookPanel } from "@jupyterlab/notebook";
 import type { Contents } from "@jupyterlab/services";
-import { MIME_TYPE } from "../../hosts/mime.js";
+import { MIME_TYPE } from "../../lib/saved.js";
 import { settings } from "../settings.js";
 import { loading, logdirs } from "./places.js";
 

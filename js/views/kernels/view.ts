@@ -69,6 +69,8 @@ function kernelsTable(context: ViewContext): KernelsTable {
   const tests: Record<"kernel" | "op", ((text: string) => boolean) | null> = { kernel: null, op: null };
   const rowsText = h("span");
   const everyRow = allRows(full);
+  /** For the address of the page: the marked row, or else the filter. */
+  const setPlace = (text: string): void => context.store.set("kernel", text || byKernel.input.value || null);
   const npu = context.payload.kernels.chip === "NPU";
   const occupancy = npu ? "" : occupancyNote(full, context.payload.kernels.occupancy);
 
@@ -112,6 +114,7 @@ function kernelsTable(context: ViewContext): KernelsTable {
     },
     ofGroups: ["rank"],
     onRow: (row) => context.go("trace", toKernel(full, row)),
+    onSelect: (shown, row) => setPlace(row === null ? "" : textAt(shown.data.kernel, row)),
     onChange: (rows, found, by) => {
       const part = rows < full.rows ? ` of ${count(full.rows)}` : "";
       const into = found === null ? "" : ` in ${count(found)} ${by === "op" ? "ops" : "kernels"}`;
@@ -123,6 +126,7 @@ function kernelsTable(context: ViewContext): KernelsTable {
     filterField(`Filter by ${key} name`, (test) => {
       tests[key] = test;
       list.refresh();
+      setPlace("");
     });
   const [byKernel, byOp] = [filter("kernel"), filter("op")];
   const pick = picker<Cores>(
@@ -138,6 +142,7 @@ function kernelsTable(context: ViewContext): KernelsTable {
       list.refresh();
     },
   );
+  setPlace("");
   return {
     element: h(
       "section",
@@ -157,6 +162,7 @@ function kernelsTable(context: ViewContext): KernelsTable {
       if (text === undefined) return;
       byKernel.set(text);
       list.find((row) => textAt(full.data.kernel, row).startsWith(text));
+      setPlace(text);
     },
     focusFilter: () => byKernel.input.focus(),
   };

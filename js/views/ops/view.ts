@@ -98,6 +98,8 @@ function opsTable(context: ViewContext): OpsTable {
   let where: Where | "any" = "any";
   let type = "";
   let match: ((text: string) => boolean) | null = null;
+  /** For the address of the page: the marked row, or else the filter. */
+  const setPlace = (text: string): void => context.store.set("op", text || filter.input.value || null);
   const total = h("span.dim");
   const rowsText = h("span");
   const sides = SIDES.filter((name) => timeOf(ops.totals, `${name}_us`) > 0);
@@ -159,6 +161,7 @@ function opsTable(context: ViewContext): OpsTable {
     onRow: (row) => {
       if (textAt(full.data.type, row) !== IDLE) context.go("trace", toOp(full, row));
     },
+    onSelect: (shown, row) => setPlace(row === null ? "" : textAt(shown.data.op, row)),
     onChange: (rows, found, by) => {
       pickers(true);
       const shown = found ?? rows;
@@ -171,6 +174,7 @@ function opsTable(context: ViewContext): OpsTable {
   const filter = filterField("Filter operations", (test) => {
     match = test;
     list.refresh();
+    setPlace("");
   });
   const any = { id: "any", label: "Any" } as const;
   if (sides.length > 1) {
@@ -196,6 +200,7 @@ function opsTable(context: ViewContext): OpsTable {
     list.modes,
     h("span.end", total, list.wrap, list.download),
   );
+  setPlace("");
   return {
     element: h("section", toolbar, list.holder, h("p.more", rowsText, h("span", selfText && `Self time ${selfText}`))),
     setIdle(on) {
@@ -208,6 +213,7 @@ function opsTable(context: ViewContext): OpsTable {
       if (text === undefined) return;
       filter.set(text);
       list.find((row) => textAt(full.data.op, row) === text || textAt(full.data.type, row) === text);
+      setPlace(text);
     },
     focusFilter: () => filter.input.focus(),
   };

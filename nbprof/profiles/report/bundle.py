@@ -1,4 +1,4 @@
-"""The built front end, read once: nbprof/static/dashboard.js, and usual.js without rare tabs."""
+"""The built front end: nbprof/static/dashboard.js, usual.js without rare tabs, and site.js."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from nbprof.tools.names import RARE
 PATH = Path(__file__).parents[2] / "static" / "dashboard.js"
 
 
-def script() -> str:
-    """The text of the ES module.
+def script(name: str = PATH.name) -> str:
+    """The text of a module of the front end.
 
     Raises
     ------
     NbprofError
         It has not been built.
     """
+    path = PATH.with_name(name)
     try:
-        return PATH.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise NbprofError(
-            f"{PATH}: the front end of nbprof has not been built. `pip install .` builds it; in a"
+            f"{path}: the front end of nbprof has not been built. `pip install .` builds it; in a"
             " source tree, `npm ci && npm run build` does."
         ) from error
 

@@ -100,9 +100,8 @@ _PAGE = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; \
-script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; \
-img-src data:; base-uri 'none'; form-action 'none'">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src SCRIPTS; \
+style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="generator" content="nbprof VERSION">
 <title>TITLE</title>
@@ -122,7 +121,7 @@ body { margin: 0; padding: 16px; background: var(--jp-layout-color0);
 main { max-width: 1400px; margin: 0 auto }
 h1 { position: absolute; width: 1px; height: 1px; margin: 0; overflow: hidden;
   clip-path: inset(50%); white-space: nowrap }
-</style>
+STYLE</style>
 </head>
 <body data-nbprof-page>
 <main>
@@ -211,10 +210,32 @@ def document(
 ) -> str:
     """One self-contained HTML document of what `fragment` takes; `title` is foreign text."""
     body = fragment(packed, static, version=version, tabs=tabs)
+    return shell(body, title=title, version=version, scripts="'unsafe-inline' blob:")
+
+
+def shell(body: str, *, title: str, version: str, scripts: str, style: str = "") -> str:
+    """An HTML document of nbprof around its content.
+
+    Parameters
+    ----------
+    body : str
+        HTML.
+    title : str
+        Foreign text.
+    version : str
+        Of nbprof.
+    scripts : str
+        The sources of scripts that the page allows, and further directives of its content security
+        policy.
+    style : str
+        More CSS.
+    """
     return (
         _PAGE.replace("BODY", body, 1)
+        .replace("STYLE", style, 1)
         .replace("TITLE", escape(wording.one_line(title)), 2)
         .replace("VERSION", escape(version), 1)
+        .replace("SCRIPTS", scripts, 1)
     )
 
 
