@@ -17,7 +17,7 @@ INTERRUPTS := 25
 # The tests start hundreds of processes, each of which would compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check fuzz lab lint unit static js chromium native wheels clean bench diagnosis answers
+.PHONY: demo test check fuzz lab lint unit static js chromium native wheels clean bench diagnosis answers assistant
 
 # The compiled readers: sources, and what compiles them.
 NATIVE := $(wildcard nbprof/native/*.c nbprof/native/*.h) nbprof/native/compile.py
@@ -139,6 +139,10 @@ diagnosis: $(VENV)/.test
 ## How often there is an answer, and how often it is right: ordinary cells, published files and traces with known periods.
 answers: $(VENV)/.test
 	$(BIN)/python benchmarks/answers --store benchmarks/answers/measured.json
+
+## Whether an assistant finds the bottleneck of planted programs through the tools of `nbprof mcp`, by a scripted reader.
+assistant: $(VENV)/.test
+	$(BIN)/python benchmarks/assistant
 
 ## Wheels for every platform, and the source distribution, in dist/; their sizes.
 wheels: $(VENV)/.test

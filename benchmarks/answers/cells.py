@@ -108,12 +108,18 @@ class Cell:
     @property
     def source(self) -> str:
         """The cell as it is run: its profile is left in `p`."""
-        magic = "%%nbprof -q -o p"
+        return self.under(MAGIC)
+
+    def under(self, magic: str) -> str:
+        """The cell with its first line."""
         text = self.text.strip("\n")
         if "%%nbprof" in text:
             return text.replace("%%nbprof", magic) + "\n"
         return f"{magic}\n{text}\n"
 
+
+MAGIC = "%%nbprof -q -o p"
+"""The first line of a cell whose files are not kept."""
 
 CELLS: dict[str, Cell] = {}
 

@@ -16,11 +16,11 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from cells import CELLS, Cell  # noqa: E402
+from cells import CELLS, MAGIC, Cell  # noqa: E402
 
 
-def run(cell: Cell) -> dict[str, Any]:
-    """Runs its cells one after the other, the last one under nbprof.
+def run(cell: Cell, magic: str = MAGIC) -> dict[str, Any]:
+    """Runs its cells one after the other, the last one under nbprof, with this first line.
 
     Raises
     ------
@@ -34,7 +34,7 @@ def run(cell: Cell) -> dict[str, Any]:
     for text in cell.setup:
         if not shell.run_cell(text.strip("\n") + "\n", store_history=True).success:
             raise RuntimeError(f"the setup of {cell.name} failed")
-    result = shell.run_cell(cell.source, store_history=True)
+    result = shell.run_cell(cell.under(magic), store_history=True)
     if result.success == cell.fails:
         raise RuntimeError(f"{cell.name} {'ran' if cell.fails else 'failed'}")
     seconds = shell.user_ns.get("seconds")
@@ -44,7 +44,7 @@ def run(cell: Cell) -> dict[str, Any]:
     from answer import NOTHING, answer
 
     profile = shell.user_ns.get("p")
-    said = NOTHING if profile is None else answer(profile, cell.source)
+    said = NOTHING if profile is None else answer(profile, cell.under(magic))
     return {**said, "seconds": seconds}
 
 

@@ -96,9 +96,9 @@ def windowed(loop: Loop, program: Program) -> Recorded:
     return Recorded(run, seconds, without_ends=True, own_ms=own_ms)
 
 
-def throughout(loop: Loop, program: Program) -> Recorded:
-    """Records each step of a run."""
-    with nbprof.profile(save=False, steps="all") as run:
+def throughout(loop: Loop, program: Program, logdir: str | None = None) -> Recorded:
+    """Records each step of a run, and keeps it where a folder is given."""
+    with nbprof.profile(save=logdir is not None, logdir=logdir, steps="all") as run:
         began = time.perf_counter()
         own = loop(program.steps)
         seconds = own or time.perf_counter() - began

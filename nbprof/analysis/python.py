@@ -226,6 +226,8 @@ class Python:
             else node_place
         )
         rows = self._rows(key, len(lines))
+        person, in_person = self._person, self._person >= 0
+        user_code = _sums(key[person[in_person]], self._self[in_person], len(lines))
         of_node = {int(row): int(i) for i, row in reversed(list(enumerate(key.tolist())))}
         places = [samples.places[node_place[of_node[row]]] for row in range(len(lines))]
         names = [samples.functions[each.function] for each in places]
@@ -238,6 +240,7 @@ class Python:
             code=[self._code(name, each.line) for name, each in zip(names, places, strict=True)],
             function=[name.name for name in names],
             call=calls,
+            user_code_ms=user_code / 1e6,
         )
 
     @cached_property
@@ -655,7 +658,7 @@ class Python:
         return text[line - 1] if 0 < line <= len(text) else None
 
     @staticmethod
-    def _frame(name: str, rows: pd.DataFrame, **columns: Sequence[object]) -> pd.DataFrame:
+    def _frame(name: str, rows: pd.DataFrame, **columns: Sequence[object] | Floats) -> pd.DataFrame:
         frame = pd.concat([rows, pd.DataFrame(columns)], axis=1)
         frame = frame[frame["total_ms"] > 0].sort_values(
             ["self_ms", "total_ms"], ascending=False, kind="stable"

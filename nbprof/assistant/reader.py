@@ -143,7 +143,10 @@ class Reader:
             "runs_in_all": len(runs),
             "files": len(files.files) if host is None else 1,
             "hosts": bounded(profile.hosts[:_MAX_NAMES]),
+            "verdict": facts["verdict"],
+            "bound": facts["bound"],
             "summary": bounded(summary),
+            "detail": bounded(facts["verdict_detail"]),
             "confidence": facts["confidence"],
             **{key: bounded(facts.get(key)) for key in _FACTS},
         }

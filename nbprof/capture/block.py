@@ -209,6 +209,12 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
             )
         return getattr(result, name)
 
+    def __dir__(self) -> list[str]:
+        names = set(super().__dir__())
+        if self.result is not None:
+            names.update(dir(self.result))
+        return sorted(names)
+
     def _display_(self) -> Any:
         # marimo asks the class alone, so that `__getattr__` does not answer.
         return repr(self) if self.result is None else self.result

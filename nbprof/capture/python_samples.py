@@ -1,6 +1,7 @@
 """Samples the stacks of the Python threads of this process while a recording runs.
 
-A daemon thread reads ``sys._current_frames()`` about 100 times a second. It holds the GIL for some
+A daemon thread reads ``sys._current_frames()`` about 100 times a second, at uneven intervals. It
+holds the GIL for some
 20 µs each time: stacks are compared as numbers, and get their names when the recording ends. The
 interval grows if samples take more than `SHARE` of a core, after `FIRST_S` in total, and as much
 again from the first step on: imports before it may have used that up.
@@ -29,6 +30,7 @@ from nbprof.core.sample_limits import (
     MOST_SAMPLES,
     SHARE,
     SWITCH_S,
+    jitter,
 )
 
 if TYPE_CHECKING:
@@ -173,7 +175,7 @@ class PythonSampler:
 
     def _loop(self) -> None:
         wait, pause, began = self._gate.acquire, INTERVAL_S, time.perf_counter()
-        asked, free = began, FIRST_S
+        asked, free, stretch = began, FIRST_S, jitter()
         while not wait(timeout=pause):
             if not self.on:
                 return
@@ -183,7 +185,7 @@ class PythonSampler:
                 free, began = time.thread_time() + FIRST_S, time.perf_counter()
             # This thread may use no more CPU time than its share of the time so far.
             due = max(time.thread_time() - free, 0.0) / SHARE - (time.perf_counter() - began)
-            pause = max(min(due, LONGEST_S), INTERVAL_S * self._each)
+            pause = max(min(due, LONGEST_S), INTERVAL_S * self._each) * next(stretch)
             asked = time.perf_counter()
 
     def _moment(self, late_ns: int) -> None:

@@ -31,11 +31,12 @@ def brief(of: Profile | Comparison, tokens: int = 1500, *, redact: Redact = Fals
     NbprofError
         Fewer than 200 tokens.
     """
-    if isinstance(of, Profile):
-        return brief_of_profile(of, tokens, redact)
-    runs = [profile.run for profile in of.profiles]
-    lines = list(_comparison(of))
-    return written("Comparison", lines, runs, name="c", tokens=tokens, redact=redact)
+    if isinstance(of, Comparison):
+        runs = [profile.run for profile in of.profiles]
+        lines = list(_comparison(of))
+        return written("Comparison", lines, runs, name="c", tokens=tokens, redact=redact)
+    # Also what `with nbprof.profile() as p` gives, which stands for its profile.
+    return brief_of_profile(of, tokens, redact)
 
 
 def _comparison(comparison: Comparison) -> Iterator[Claim]:

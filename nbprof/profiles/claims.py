@@ -176,6 +176,9 @@ def _answer(profile: Briefed) -> Iterator[Claim]:
         verdict,
         tuple(f'p.overview["{key}"]' for key in ("verdict", "verdict_text", "confidence")),
     )
+    if facts.get("verdict_detail"):
+        detail = quoted(facts["verdict_detail"])
+        yield Claim("Verdict", detail, ('p.overview["verdict_detail"]',))
     doubts = [text for ok, text in facts.get("confidence_evidence") or [] if not ok]
     if doubts:
         yield Claim(
@@ -284,7 +287,8 @@ def _tops(profile: Briefed, tops: list[Top]) -> Iterator[Claim]:
         rows = []
         for row in frame.to_dict("records"):
             values = [value_text(name, figure, row) for figure in top.figures]
-            rows.append(f"{code(row[top.name])} {' · '.join(values)}")
+            row_name = f"{row[top.name]}:{row[top.line]}" if top.line else row[top.name]
+            rows.append(f"{code(row_name)} {' · '.join(values)}")
         text = f"{top.title} ({' · '.join(labels)}): {'; '.join(rows)}"
         yield Claim(section, text, (call,))
 

@@ -51,6 +51,12 @@ SCHEMA: dict[str, list[Col]] = {
             "code",
         ),
         _THREAD,
+        ms(
+            "user_code_ms",
+            "Your code ms",
+            "Time in which it was the innermost line of your code: its self time and that of the"
+            " libraries it called; 0 for lines of libraries.",
+        ),
         _SELF,
         _TOTAL,
         _CPU,

@@ -80,6 +80,8 @@ class Top(NamedTuple):
         The column by which the largest come first; empty where the frame is in that order.
     late : bool
         Whether it comes after the tops of all tools that are not late.
+    line : str
+        The column with the number of a line, where the name is that of a file; else empty.
     """
 
     title: str
@@ -90,6 +92,7 @@ class Top(NamedTuple):
     query: str = ""
     largest: str = ""
     late: bool = False
+    line: str = ""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from nbprof.core.errors import NbprofError
 from nbprof.core.intervals import Intervals
 from nbprof.core.line_times import LineTimes
 from nbprof.core.python_samples import Function, Place, PythonSamples
+from nbprof.profiles.brief import brief
 from nbprof.schema import frames
 from nbprof.schema.frames import SCHEMA
 from nbprof.sources.recording import CaptureInfo
@@ -159,6 +160,17 @@ def test_lines_have_their_text_and_what_they_call(two_threads):
     assert row(frame[frame["call"].isna()], function="load").line == 3
 
 
+def test_a_line_of_the_person_has_the_time_of_the_libraries_it_called(two_threads):
+    frame = Python(two_threads, {"42": 3}).lines
+    assert row(frame, function="augment").user_code_ms == 40
+    assert row(frame, file="Cell [3]", line=3).user_code_ms == 10
+    # Another line of the person was further in.
+    assert row(frame, file="Cell [3]", line=2).user_code_ms == 0
+    assert row(frame, function="qr").user_code_ms == 0
+    assert row(frame, function="load").user_code_ms == 4
+    assert frame["user_code_ms"].sum() == pytest.approx(54)
+
+
 def test_modules_and_threads(two_threads):
     python = Python(two_threads, {})
     assert python.modules.set_index("module")["self_ms"].to_dict() == {
@@ -296,6 +308,8 @@ class TestProfile:
         assert len(p.python.functions) == 5
         assert "Cell [3]" in set(p.python.lines["file"])
         assert "nbprof python" in repr(p.python)
+        said = "`/project/train.py:12` 40.00 · 40.00; `Cell [3]:3` 10.00 · 10.00"
+        assert f"Lines of your Python code, sampled (Your code ms · Total ms): {said}" in brief(p)
         assert "python" in dir(p)
         frame = p.python.functions
         frame["self_ms"] = -1.0

@@ -73,6 +73,10 @@ def test_what_a_profile_says_is_what_nbprof_says():
         assert {"ops.frame", "tf_data.nodes"} < set(before["frames"]) < set(named.names(profile))
         assert (before["id"], mended["id"], again["id"]) == ("p1", "p2", "p1")
         assert before["step_time_ms"] == pytest.approx(profile.overview["step_time_ms"])
+        assert before["verdict"] == profile.overview["verdict"] == "Input-bound"
+        assert before["bound"] == profile.overview["bound"] == "input"
+        assert before["detail"] == profile.overview["verdict_detail"]
+        assert profile.overview["verdict_detail"] in nbprof.brief(profile)
         advice = (await call("advice", id="p1")).value["findings"]
         assert [each["rule"] for each in advice] == profile.advice["rule"].tolist()
         assert [each["fix"] for each in advice] == profile.advice["fix"].tolist()

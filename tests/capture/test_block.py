@@ -368,3 +368,10 @@ def test_a_child_of_a_recorded_function_records_its_own(stub):
 
     train(1)
     assert stub.runs == 1
+
+
+def test_a_brief_of_the_block_is_that_of_its_profile():
+    with nbprof.profile(backend="python", save=False) as run:
+        for _ in nbprof.steps(range(3)):
+            pass
+    assert nbprof.brief(run) == nbprof.brief(run.result)

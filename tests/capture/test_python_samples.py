@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+from itertools import islice
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,7 +21,7 @@ from nbprof.capture.session import Session
 from nbprof.capture.steps import steps
 from nbprof.core import python_samples as stored
 from nbprof.core.python_samples import Function, Place, PythonSamples
-from nbprof.core.sample_limits import SWITCH_S
+from nbprof.core.sample_limits import SWITCH_S, jitter
 from tests.support.cells import run_cell
 
 POSITIONS = pytest.mark.skipif(
@@ -330,10 +331,39 @@ class TestLife:
         sampler._gate = SimpleNamespace(acquire=sleep)
         monkeypatch.setattr(sampler, "_take", take)
         sampler._loop()
-        assert pauses[:10] == [module.INTERVAL_S] * 10
-        assert pauses[39] == module.LONGEST_S
-        assert pauses[41:50] == [module.INTERVAL_S] * 9
-        assert pauses[-1] == module.LONGEST_S
+        stretch = [1.0, *islice(jitter(), 79)]
+        regular = [pause / factor for pause, factor in zip(pauses, stretch, strict=True)]
+        assert regular[:10] == pytest.approx([module.INTERVAL_S] * 10)
+        assert regular[39] == pytest.approx(module.LONGEST_S)
+        assert regular[41:50] == pytest.approx([module.INTERVAL_S] * 9)
+        assert regular[-1] == pytest.approx(module.LONGEST_S)
+
+    def test_a_loop_with_the_period_of_the_samples_is_seen_as_it_is(self, monkeypatch):
+        """Of each 10.3 ms, the first 0.3 are a call that releases the GIL. A sample gets it then,
+        or after `SWITCH_S`.
+        """
+        period, released = 0.0103, 0.0003
+        now, in_call = [0.002], []
+        clock = SimpleNamespace(perf_counter=lambda: now[0], thread_time=lambda: 0.0)
+        monkeypatch.setattr(python_samples, "time", clock)
+        sampler = PythonSampler()
+        sampler.on = True
+
+        def sleep(timeout):
+            now[0] += timeout
+            return len(in_call) == 1000
+
+        def take(_late_s):
+            until_call = period - now[0] % period
+            calls = period - until_call < released or until_call < SWITCH_S
+            if not period - until_call < released:
+                now[0] += min(until_call, SWITCH_S)
+            in_call.append(calls)
+
+        sampler._gate = SimpleNamespace(acquire=sleep)
+        monkeypatch.setattr(sampler, "_take", take)
+        sampler._loop()
+        assert np.mean(in_call) == pytest.approx((released + SWITCH_S) / period, abs=0.03)
 
     def test_the_first_step_of_a_recording_allows_more(self, monkeypatch):
         allowed = []

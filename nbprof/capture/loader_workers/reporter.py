@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from nbprof.core.sample_limits import FIRST_S, INTERVAL_S, LONGEST_S
+from nbprof.core.sample_limits import FIRST_S, INTERVAL_S, LONGEST_S, jitter
 
 REPORT_S = 1.0
 """Least time between reports."""
@@ -57,7 +57,7 @@ class Reporter:
 
     def _loop(self) -> None:
         began = time.perf_counter()
-        next_report, pause = began + REPORT_S, INTERVAL_S
+        next_report, pause, stretch = began + REPORT_S, INTERVAL_S, jitter()
         while not self._ended.acquire(timeout=pause):
             if not self._look():
                 return
@@ -67,4 +67,4 @@ class Reporter:
                 took = time.perf_counter() - now
                 next_report = now + max(REPORT_S, took / _REPORT_SHARE)
             due = max(time.thread_time() - FIRST_S, 0.0) / _SHARE - (now - began)
-            pause = max(min(due, LONGEST_S), INTERVAL_S)
+            pause = max(min(due, LONGEST_S), INTERVAL_S) * next(stretch)
