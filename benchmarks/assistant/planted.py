@@ -81,7 +81,11 @@ PLANTED = (
     # Each line of the model and of Keras.
     Planted("program/keras/run_eagerly"),
     Planted("program/tensorflow/eager loop"),
-    Planted("program/tensorflow/traced in each step", ("def step(", "step(x, tf.constant")),
+    # A decorated function begins at its decorator.
+    Planted(
+        "program/tensorflow/traced in each step",
+        ("@tf.function", "def step(", "step(x, tf.constant"),
+    ),
     Planted("cell/python/two functions, one slow", rules=OUTSIDE_OPS),
     Planted("cell/python/method of a class", rules=OUTSIDE_OPS),
     Planted("cell/pandas/iterrows", rules=OUTSIDE_OPS),
