@@ -222,8 +222,9 @@ def test_the_finding_and_the_card_name_the_line(tmp_path):
     assert f"**{PLANTED}** breaks at **train.py:{LINE}**" in text
     assert "**0.20 ms** per step" in text
     assert "No print." in text
-    notes = " ".join(found.payload().overview.compiles.notes)
-    assert f"most at train.py:{LINE}" in notes
+    card = found.payload().overview.graph_breaks
+    assert card.table.cell("where", 0).endswith(f"train.py:{LINE}")
+    assert card.table.cell("ms_per_step", 0) == pytest.approx(0.2)
 
 
 def test_without_compilations_there_are_no_rows(tmp_path):

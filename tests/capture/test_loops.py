@@ -136,7 +136,8 @@ def test_iterations_that_get_long_are_timed_again(names):
     times = run_recorded("2", "for i in range(1200):\n    if i > 600:\n        work(0.1)\n", names)
     assert counts(times) == {1: 1200}
     rows = times.rows(0)
-    assert ((times.ended - times.asked)[rows] > 100_000).sum() > 200
+    # How many depends on what timing one costs, which is more on a busy machine.
+    assert ((times.ended - times.asked)[rows] > 100_000).sum() > 100
 
 
 def test_an_iteration_that_fails_is_none(names):

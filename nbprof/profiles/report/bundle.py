@@ -18,15 +18,15 @@ from nbprof.tools.names import RARE
 PATH = Path(__file__).parents[2] / "static" / "dashboard.js"
 
 
-def script(name: str = PATH.name) -> str:
-    """The text of a module of the front end.
+def script(name: str = "") -> str:
+    """The text of a module of the front end, that of all tabs by default.
 
     Raises
     ------
     NbprofError
         It has not been built.
     """
-    path = PATH.with_name(name)
+    path = PATH.with_name(name or PATH.name)
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
