@@ -2,7 +2,7 @@
 
 Dynamo opens a region for each function that it has compiled, and one for the rest of a function
 behind a break, inside that of the part before it. From the end of the compiled code of the one to
-the begin of that of the other, Python runs: the statement that breaks the graph, op by op, and
+the start of that of the other, Python runs: the statement that breaks the graph, op by op, and
 guards. A function that the statement calls has a region there as well, with breaks of its own.
 """
 
@@ -53,9 +53,9 @@ class _Passes(NamedTuple):
     gap : _Spans
         From graph to graph.
     is_known : ndarray of bool
-        False where the trace does not have the end of the one graph, or the begin of the other.
+        False where the trace does not have the end of the one graph, or the start of the other.
     around : _Spans
-        From the begin of the region before the break, or the graph's end, to the region behind it.
+        From the start of the region before the break, or the graph's end, to the region behind it.
     """
 
     number: list[str]
