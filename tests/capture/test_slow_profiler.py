@@ -19,7 +19,7 @@ from tests.support.slow_profiler import slow_profiler  # noqa: E402 - it imports
 
 OPS, STEPS, FIRST, LAST = 200, 90, 41, 60
 """Ops of a step, steps, and the recorded ones, counted from 1."""
-TURNS = 4
+TURNS = 12
 
 
 @dataclass
@@ -60,7 +60,7 @@ def recorded(us: float) -> Recorded:
                     began = time.perf_counter()
                     body()
                     own.append(1000 * (time.perf_counter() - began))
-        if not run.overview["bare_step_time_reason"]:
+        if run.overview["recording_slowdown"] is not None:
             break
     return Recorded(run.result, np.array(own), slowed.ops)
 
@@ -109,6 +109,11 @@ def test_no_gain_is_larger_than_the_step_that_it_is_of(us):
     run = recorded(us)
     gains = run.profile.advice[["gain_ms_per_step", "gain_of_ms"]].dropna()
     assert (gains["gain_ms_per_step"] <= gains["gain_of_ms"]).all()
+    bare = run.profile.steps.bare.set_index("category")["bare_ms"]
+    if bare.empty:
+        # Steps changed meanwhile, as others used the machine: gains are of recorded steps then.
+        assert run.profile.overview["recording_slowdown"] is None
+        assert gains.empty
+        return
     # The mean where others made some steps much longer, else the median.
-    bare_ms = run.profile.steps.bare.set_index("category").loc["step_time", "bare_ms"]
-    assert gains["gain_of_ms"].tolist() == pytest.approx([bare_ms] * len(gains))
+    assert gains["gain_of_ms"].tolist() == pytest.approx([bare["step_time"]] * len(gains))
