@@ -302,11 +302,12 @@ TF = LoaderUse(
         ("map_serial", TWO, [], 50.0),
         ("map_serial", TWO, [TF], 50.0),
         ("map_serial", TWO, [replace(TF, rest_cpu_s=3.2)], 30.0),
-        ("prefetch_missing", TWO, [], 50.0),
+        # Batches are still made one after the other, 60 ms each.
+        ("prefetch_missing", FREE, [], 40.0),
+        ("prefetch_missing", TWO, [], 40.0),
         ("input_bottleneck", TWO, [], 50.0),
-        ("input_outside_tf_data", TWO, [], 50.0),
+        ("input_outside_tf_data", TWO, [], 40.0),
         ("input_ahead", TWO, [], 50.0),
-        ("loader_none", TWO, [], 50.0),
         ("eager", TWO, [], 60.0),
     ],
 )
@@ -318,10 +319,51 @@ def test_what_runs_beside_the_steps_has_the_cores_that_are_there(rule, measured,
     assert row["gain_is"] == "about"
 
 
-@pytest.mark.parametrize("rule", ["loader_none", "input_ahead"])
-def test_an_iterable_that_sleeps_needs_no_core(rule):
+@pytest.mark.parametrize("rule", ["input_outside_tf_data", "prefetch_missing"])
+def test_batches_that_take_longest_are_not_hidden_by_being_made_ahead(rule):
+    findings = fitted(row_of(rule, gain=98.0), FREE, [], Times(100.0, 98.0))
+    if rule == "prefetch_missing":
+        assert findings.empty
+        return
+    assert "prepared ahead, they would still be what takes longest" in findings.loc[0, "title"]
+    assert "a batch takes as long as before" in findings.loc[0, "evidence"]
+
+
+@pytest.mark.parametrize(
+    ("wait_s", "cpu_s", "measured", "workers", "gain"),
+    [
+        # 60 ms of each step pass in a generator that waits for a server, in two workers 31 each;
+        # the rest takes 40 and receives.
+        (2.4, 0.1, {**TWO, "own_cores": 1.8}, 2, 58.0),
+        # One worker hides what is shorter than the rest of the step.
+        (1.2, 0.1, {**TWO, "own_cores": 1.8}, 1, 28.0),
+        # One that computes has the core that the rest of the step leaves: 1.1 times 60, and 2.
+        (2.4, 2.4, TWO, 1, 32.0),
+    ],
+)
+def test_an_iterator_runs_in_as_many_workers_as_are_worth_it(
+    wait_s, cpu_s, measured, workers, gain
+):
+    use = replace(TF, kind=ITERABLE, wait_s=wait_s, wait_cpu_s=cpu_s)
+    times = Times(40.0 + wait_s / 0.04, wait_s / 0.04)
+    one = "+loader = DataLoader(Batches(), num_workers=1)"
+    row = fitted(row_of("loader_none", fix=one, gain=times.wait), measured, [use], times).iloc[0]
+    assert row["gain_ms_per_step"] == pytest.approx(gain)
+    assert f"num_workers={workers}" in row["fix"]
+    # Several workers would each run the whole of an iterator.
+    assert ("make_batch(i)" in row["fix"]) is (workers > 1)
+
+
+def test_a_worker_is_not_worth_what_it_takes_to_send_a_short_batch():
+    asked = row_of("loader_none", fix="", gain=3.7)
+    row = fitted(asked, {**TWO, "own_cores": 1.01}, [], Times(3.75, 3.7)).iloc[0]
+    assert "a worker would cost as much time as it saves" in row["title"]
+    assert "np.load" in row["fix"]
+
+
+def test_a_pipeline_that_sleeps_needs_no_core():
     # 60 ms of each step pass in a generator that waits for a server.
-    use = replace(TF, kind=ITERABLE, wait_cpu_s=0.1)
+    rule, use = "input_ahead", replace(TF, kind=ITERABLE, wait_cpu_s=0.1)
     row = fitted(row_of(rule), {**TWO, "own_cores": 1.8}, [use], Times(100.0, 60.0)).iloc[0]
     assert row["gain_ms_per_step"] == pytest.approx(60.0)
     assert row["evidence"] == "It waits."

@@ -39,11 +39,15 @@ NEAR = 0.1
 """One more worker that makes a step faster by less than this part is not advised."""
 _LEAST_OF_WORKER = 0.125
 """Cores of a worker that only waits: more than eight workers per core are never advised."""
+_LEAST_REST = 0.1
+"""Part of a step from which on its rest is long enough to tell which cores it uses."""
 _ALMOST = 0.25
 """One more worker needs a core less this part of it."""
 IN_PROCESS, WORKERS, NONE = "loader_in_process", "loader_workers", "loader_none"
-CONCURRENT = (NONE, "input_ahead", "input_outside_tf_data", "map_serial", "prefetch_missing")
+CONCURRENT = ("input_ahead", "input_outside_tf_data", "map_serial", "prefetch_missing")
 """Rules that let something run during the steps that did not."""
+_ONE_AT_A_TIME = ("input_outside_tf_data", "prefetch_missing")
+"""Those after which batches are still made one after the other."""
 RULES_ON_INPUT = ("input_ahead", "input_outside_tf_data", "input_bottleneck")
 """Rules of TensorFlow and JAX on input, which may come from a loader of PyTorch or Keras."""
 _GRAIN = (GRAIN_LOADER, GRAIN_DATASET)
@@ -56,6 +60,7 @@ _PARALLEL = "num_parallel_calls"
 _TITLE = "Make items cheaper: no core is free for more workers"
 _TITLE_SMALL = "Make items cheaper: a worker would cost as much time as it saves"
 _TITLE_CONCURRENT = "Make batches cheaper: no core is free to prepare them beside the steps"
+_TITLE_SLOWEST = "Make batches cheaper: prepared ahead, they would still be what takes longest"
 _FIX = (
     " class Items(Dataset):\n"
     "     def __getitem__(self, i):\n"
@@ -76,6 +81,16 @@ _FIX_OF_TF_DATA = (
 _FIX_OF_BATCHES = (
     "-batch = make_batch(i)\n"
     "+batch = batches[i]  # made once, before training: np.load(path, mmap_mode='r')"
+)
+_ITEMS_BY_NUMBER = (
+    "+class Batches(torch.utils.data.Dataset):\n"
+    "+    def __len__(self):\n"
+    "+        return count\n"
+    "+    def __getitem__(self, i):\n"
+    "+        return make_batch(i)  # batch i by itself, so that workers can share them\n"
+    "+loader = torch.utils.data.DataLoader(Batches(), batch_size=None, num_workers=1{pinned})\n"
+    "-for batch in batches:\n"
+    "+for batch in loader:"
 )
 _CHEAPER_ITEMS = (
     "decode and transform once, before training; workers would not help on this machine"
@@ -164,8 +179,15 @@ class Load:
 
     @property
     def rest_cores(self) -> float:
-        """Cores that the rest of the step uses."""
-        return self.rest_work / self.rest if self.rest else 0.0
+        """Cores that the rest of the step uses; one where it is too short to tell."""
+        if self.is_rest_short:
+            return 1.0
+        return self.rest_work / self.rest
+
+    @property
+    def is_rest_short(self) -> bool:
+        """True if the rest of the step is too short to tell which cores it uses."""
+        return self.rest < _LEAST_REST * self.step
 
 
 def workers_for(load: Load, machine: Machine) -> tuple[int, float]:
@@ -312,6 +334,8 @@ def _fit(row: dict[str, Any], uses: list[LoaderUse], step: Step) -> dict[str, An
         return _in_process(row, loader, in_code, step)
     if rule == WORKERS:
         return _with_workers(row, loader, step)
+    if rule == NONE and step.machine is not None:
+        return _from_iterator(row, loader, step.machine, step)
     parallel = rule == "input_bottleneck" and _PARALLEL in str(row["fix"])
     if step.machine is not None and (rule in CONCURRENT or parallel):
         return _concurrent(row, step.machine, loader, step)
@@ -326,6 +350,21 @@ def _of_grain(row: dict[str, Any], loader: LoaderUse, step: Step) -> dict[str, A
     else:
         row = _in_process(row, loader, loader, step)
     return {**row, "fix": _FIX_OF_GRAIN} if row["title"] in (_TITLE, _TITLE_SMALL) else row
+
+
+def _from_iterator(
+    row: dict[str, Any], loader: LoaderUse | None, machine: Machine, step: Step
+) -> dict[str, Any]:
+    """A finding on batches of an iterator that is no DataLoader: one worker can run it as it is,
+    several need batches that are made by number.
+    """
+    times = step.times
+    workers, _ = workers_for(Load.of(times.step, times.wait, machine, loader), machine)
+    if workers > 1:
+        pinned = ", pin_memory=True" if times.devices else ""
+        row = {**row, "fix": _ITEMS_BY_NUMBER.format(pinned=pinned)}
+    row = _in_process(row, loader, None, step)
+    return {**row, "fix": _FIX_OF_BATCHES} if row["title"] in (_TITLE, _TITLE_SMALL) else row
 
 
 def _dataset_of_keras(uses: list[LoaderUse], step: Step) -> LoaderUse | None:
@@ -520,6 +559,9 @@ def _concurrent(
     shortest = times.step
     if machine.available:
         shortest = (load.wait_work + load.rest_work) / machine.available
+    one_at_a_time = row["rule"] in _ONE_AT_A_TIME and shortest < load.wait
+    if one_at_a_time:
+        shortest = load.wait
     gain = min(float(row["gain_ms_per_step"]), max(times.step - shortest, 0.0))
     if gain >= float(row["gain_ms_per_step"]):
         return row
@@ -531,6 +573,12 @@ def _concurrent(
         return {**row, "evidence": text, "gain_ms_per_step": gain, "gain_is": ABOUT}
     if row["rule"] == "prefetch_missing":
         return None
+    if one_at_a_time:
+        text = (
+            f"{row['evidence']} The rest of {unit.the} takes **{wording.millis(load.rest)}**: made"
+            " beside it, a batch takes as long as before."
+        )
+        return {**_cheaper(row, text, _TITLE_SLOWEST, step), "fix": _FIX_OF_BATCHES}
     text = (
         f"{row['evidence']} {_cores_of_rest(load, machine, unit)}: nothing more can run beside"
         f" {unit.the}."
@@ -577,9 +625,12 @@ def without_workers(categories: pd.DataFrame, findings: pd.DataFrame) -> pd.Data
 
 
 def _cores_of_rest(load: Load, machine: Machine, unit: Unit) -> str:
-    used = min(load.rest_cores, machine.cores) if load.rest else machine.own_cores
     cores = "the core" if machine.cores <= 1 else f"the **{machine.cores:.0f}** cores"
-    text = f"The rest of {unit.the} uses **{used:.1f}** of {cores}"
+    if load.is_rest_short:
+        text = f"The program uses **{machine.own_cores:.1f}** of {cores}"
+    else:
+        used = min(load.rest_cores, machine.cores)
+        text = f"The rest of {unit.the} uses **{used:.1f}** of {cores}"
     if machine.other_cores >= 0.05:
         text += f", other processes **{machine.other_cores:.1f}**"
     return text

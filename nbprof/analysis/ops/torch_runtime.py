@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity.activity import Activity
+from nbprof.activity.activity import HOST_WAIT_INPUT, Activity
+from nbprof.activity.unit import ITERATION
 from nbprof.analysis.steps.bare_parts import cost_within
 from nbprof.analysis.steps.inside import begin_in_steps
 from nbprof.analysis.steps.steps import counted
@@ -38,7 +39,8 @@ class Runtime:
     pageable_bytes : bytes a step copied to the device from memory that is not pinned
     loader, loader_ms : the DataLoader with the most time, and ms per step in it; '' and 0 where
     none was recorded
-    iterator_ms : ms per step in the iterator of `nbprof.steps`, DataLoaders in it included
+    iterator_ms : ms per step in the iterator of `nbprof.steps` or of the loop whose iterations are
+    the steps, DataLoaders in it included
     capability : compute capability of the devices (major, minor), where known
     amd : whether the devices are AMD's
     data_parallel : whether torch.nn.DataParallel ran
@@ -205,6 +207,13 @@ def _transfers(activity: Activity, used: pd.DataFrame, runtime: Runtime) -> None
     runtime.pinned_ms = float((pinned["end"] - pinned["start"]).sum()) / 1e9 / len(used)
 
 
+def _waits_of_loop(activity: Activity, used: pd.DataFrame) -> float:
+    """Return the ms per iteration that a loop waits for its items."""
+    waits = activity.work.take(activity.work.cls == HOST_WAIT_INPUT)
+    waits = waits.take(np.isin(waits.group, used["group"].to_numpy()))
+    return Intervals.union(waits.start, waits.end).total() / 1e9 / len(used)
+
+
 def _loader(activity: Activity, used: pd.DataFrame, runtime: Runtime) -> None:
     rows = activity.host_ops.frame()
     types = [activity.types.codes.get(name, -1) for name in ("iterator", "DataLoader")]
@@ -216,6 +225,8 @@ def _loader(activity: Activity, used: pd.DataFrame, runtime: Runtime) -> None:
         rows = rows[in_steps]
     of_iterator = rows[rows["type"] == activity.types.codes.get("iterator", -1)]
     runtime.iterator_ms = float((of_iterator["end"] - of_iterator["start"]).sum()) / 1e9 / len(used)
+    if activity.unit.kind == ITERATION:
+        runtime.iterator_ms = _waits_of_loop(activity, used)
     rows = rows[rows["type"] == activity.types.codes.get("DataLoader", -1)]
     if not len(rows):
         return

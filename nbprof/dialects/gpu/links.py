@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.activity import activity as act
 from nbprof.core.trace import Flows, Int32s, Int64s, Trace
 from nbprof.dialects import torchnames
 from nbprof.dialects.gpu import engines
@@ -34,7 +35,8 @@ from nbprof.dialects.gpu.lanes import (
     Kinds,
 )
 from nbprof.dialects.gpu.nest import Nest
-from nbprof.dialects.lookups import host_of_lanes, names_that
+from nbprof.dialects.iterations import Spans, computed_items
+from nbprof.dialects.lookups import host_of_lanes, names_that, rows_that
 from nbprof.formats.chrome.graph_annotations import Said
 
 Flags = npt.NDArray[np.bool_]
@@ -87,6 +89,24 @@ class Links:
         self._originate = originate
         self._graph_captures = graph_captures
         self._annotations = annotations
+
+    @cached_property
+    def waits_for_input(self) -> Flags:
+        """bool[names]: events in which a loop waits for its next batch, unless the program computes
+        it there.
+        """
+        waits = names_that(torchnames.is_input, self.trace.names)
+        marked = np.isin(self.trace.names.astype(str), [act.NEXT_ITEM])
+        rows = self.rows(ANNOTATION)
+        if computed_items(self.trace, rows[marked[self.trace.events.name[rows]]], self.products):
+            waits &= ~marked
+        return waits
+
+    @cached_property
+    def products(self) -> Spans:
+        """Matrix products, convolutions and attention on the host."""
+        rows = rows_that(self.trace, self.ops.rows, torchnames.tensor_core_eligible)
+        return Spans.of_rows(self.trace, rows)
 
     @cached_property
     def lane_host(self) -> Int32s:

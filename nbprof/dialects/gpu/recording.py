@@ -204,14 +204,13 @@ class GpuRecording(ABC):
         """Iterations of a notebook's loop that were recorded beside the trace."""
         return placed(self.trace)
 
-    @property
+    @cached_property
     def _waits(self) -> bool:
         """True if the units are iterations that wait for items."""
-        return (
-            self.iterations is not None
-            and self.unit is self.iterations.unit
-            and self.iterations.waits
-        )
+        iterations = self.iterations
+        if iterations is None or self.unit is not iterations.unit or not iterations.waits:
+            return False
+        return not iterations.compute_items(self.links.products)
 
     def _work_table(self) -> WorkTable:
         table = step_work.work(self.links, self.steps, self.work.cls)
@@ -243,9 +242,8 @@ class GpuRecording(ABC):
     def _host_ops(self) -> HostOps:
         """Framework ops and requested batches; `dataset` marks batches and the ops inside."""
         links, trace, activity = self.links, self.trace, self.tables
-        named = names_that(torchnames.is_input, trace.names)
         batches = links.rows(ANNOTATION)
-        batches = batches[named[trace.events.name[batches]]]
+        batches = batches[links.waits_for_input[trace.events.name[batches]]]
         rows, eager = links.ops.rows, ~self.compiled
         in_batch = np.zeros(len(rows), np.bool_)
         end = links.ops.end
@@ -383,7 +381,7 @@ class GpuRecording(ABC):
         }
         category = np.zeros(len(self.trace.names), np.uint8)
         for code, name in enumerate(map(str, self.trace.names)):
-            if torchnames.is_input(name):
+            if self.links.waits_for_input[code]:
                 category[code] = index["input"]
             elif (direction := of_transfer.get(torchnames.transfer_kind(name))) is not None:
                 category[code] = index[direction]

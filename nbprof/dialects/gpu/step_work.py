@@ -69,7 +69,7 @@ def backlog(links: Links, device_class: Int64s) -> Work:
 def _host_classes(links: Links) -> tuple[Int64s, Int64s]:
     """The host events that count in a step, and the class of each."""
     trace, events = links.trace, links.trace.events
-    loader = names_that(torchnames.is_input, trace.names)
+    loader = links.waits_for_input
     compiling = names_that(torchnames.is_compiling, trace.names)
     # Ops inside ops add nothing to the union of all.
     outer = links.ops.rows[links.ops.parent < 0]

@@ -8,13 +8,15 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.activity import activity as act
 from nbprof.activity.unit import MARKED, NONE, Unit
 from nbprof.core.factorize import heads, starting
 from nbprof.core.trace import Int32s, Trace
 from nbprof.dialects.iterations import Placed as Iterations
+from nbprof.dialects.iterations import Spans, computed_items
 from nbprof.dialects.iterations import placed as placed_iterations
 from nbprof.dialects.lookups import host_of_lanes
-from nbprof.dialects.xplane import ahead, units
+from nbprof.dialects.xplane import ahead, product_calls, units
 from nbprof.dialects.xplane.grouping import Groups, group, of_callers
 from nbprof.dialects.xplane.programs import EAGER_OP, ProgramSteps, find
 
@@ -105,14 +107,26 @@ class Placed:
         """Iterations of a notebook's loop that were recorded next to the trace."""
         return placed_iterations(self.trace)
 
-    @property
+    @cached_property
     def waits_of_iterations(self) -> bool:
         """True if the units are iterations that wait for items."""
-        return (
-            self.iterations is not None
-            and self.unit is self.iterations.unit
-            and self.iterations.waits
-        )
+        iterations = self.iterations
+        if iterations is None or self.unit is not iterations.unit or not iterations.waits:
+            return False
+        return not iterations.compute_items(self._products)
+
+    @cached_property
+    def computed_items(self) -> Flags:
+        """bool[events]: waits of `nbprof.steps` for items, if the program computes them there."""
+        waits = self.on_host & self.named(act.NEXT_ITEM)[self.trace.events.name]
+        rows = np.flatnonzero(waits)
+        return waits & (len(rows) > 0 and computed_items(self.trace, rows, self._products))
+
+    @cached_property
+    def _products(self) -> Spans:
+        """Matrix products, convolutions and attention that the host called."""
+        rows = product_calls.find(self.trace, np.flatnonzero(self.on_host))
+        return Spans.of_rows(self.trace, rows)
 
     @property
     def _marked(self) -> bool:

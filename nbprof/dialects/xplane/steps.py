@@ -450,7 +450,7 @@ def _root_stages(placed: Placed) -> Flags:
     """bool[events]: outermost stages of an input pipeline, on their thread and across threads."""
     trace = placed.trace
     events = trace.events
-    stage = _has_text(placed, _STAGE)
+    stage = _has_text(placed, _STAGE) & ~placed.computed_items
     # 1 for events that are a stage or inside one.
     within = inherit(events.parent, events.depth, np.where(stage, 1, -1).astype(np.int64))
     parent = events.parent
