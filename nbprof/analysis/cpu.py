@@ -237,11 +237,15 @@ def _lane(table: pd.DataFrame) -> str:
 
 
 def _in_steps(runs: _Runs, begin: Int64s, stop: Int64s) -> _Runs:
-    """The runs that begin in a step, up to the end of the step."""
-    step = np.searchsorted(begin, runs.start, side="right") - 1
-    used = (step >= 0) & (runs.start < stop[step])
-    runs, step = runs.take(used), step[used]
-    return replace(runs, end=np.minimum(runs.end, stop[step]))
+    """The parts of the runs in each step: what one step launches may run on in the next."""
+    run, step = Intervals(begin, stop).overlapping(runs.start, runs.end)
+    pieces = runs.take(run)
+    return replace(
+        pieces,
+        start=np.maximum(pieces.start, begin[step]),
+        end=np.minimum(pieces.end, stop[step]),
+        first=pieces.first & (pieces.start >= begin[step]),
+    )
 
 
 def _compute_and_overhead(

@@ -58,6 +58,22 @@ def test_ops_that_are_done_before_they_are_worth_it_are_overhead(tmp_path):
     assert "of the 20 ops per step, 20 take less than 20 µs" in o["verdict_detail"]
 
 
+def test_an_op_that_runs_on_in_the_next_step_computes_in_both(tmp_path):
+    # In each step of 1 ms the thread dispatches; the op of the first runs for 1.5 ms on another one.
+    k = Kineto()
+    for number in range(2):
+        k.step(number, 1000 * number, 1000)
+        k.op("aten::dispatch", 1000 * number, 15)
+    k.op("aten::sort", 20, 1500, tid=2)
+    run = profile(tmp_path, k).run
+    totals = cpu.totals(run.activity, run.steps)
+    assert totals["compute"] == pytest.approx(1500e6)
+    # The other dispatch is beside the op.
+    assert totals["overhead"] == pytest.approx(15e6)
+    # It is one call.
+    assert (totals["calls"], totals["steps"]) == (3, 2)
+
+
 def test_there_is_no_split_beside_a_device(tmp_path):
     k = on_cpu(100)
     k.launched("gemm", 10, 20, 30)
