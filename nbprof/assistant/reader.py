@@ -77,15 +77,24 @@ class Reader:
     roots : Roots
     most_rows, most_bytes : int
         Limits of an answer.
+    suffix : str
+        End of the ids: those of a server that has ended are unknown to the next one.
     redact : bool
         Pseudonyms instead of names, as in `Profile.save`. Tables are filtered and sorted with
         these, so that names cannot be guessed by trial; parameters accept pseudonyms.
     """
 
     def __init__(
-        self, roots: Roots, *, most_rows: int, most_bytes: int, redact: bool = False
+        self,
+        roots: Roots,
+        *,
+        most_rows: int,
+        most_bytes: int,
+        suffix: str = "",
+        redact: bool = False,
     ) -> None:
         self._roots = roots
+        self._suffix = suffix
         self._redact = redact
         self._names: dict[str, str] = {}
         self._run_names: set[str] = set()
@@ -294,7 +303,7 @@ class Reader:
         ident = self._ids.get(key)
         if ident is None:
             self._count += 1
-            ident = self._ids[key] = f"{letter}{self._count}"
+            ident = self._ids[key] = f"{letter}{self._count}{self._suffix}"
         self._open[ident] = opened
         self._open.move_to_end(ident)
         while len(self._open) > MOST_OPEN:

@@ -32,6 +32,8 @@ class Roots:
     folders : sequence of path
     allow_urls : bool
         Allow URLs of web servers and object stores, too.
+    hidden : bool
+        Read names below the folders that begin with a dot.
     elsewhere : str
         What to do about a path outside of the folders, as a sentence.
 
@@ -46,12 +48,13 @@ class Roots:
         folders: Sequence[str | Path],
         *,
         allow_urls: bool = False,
+        hidden: bool = True,
         elsewhere: str = "Ask the user to start the server with another --root.",
     ) -> None:
         self._elsewhere = elsewhere
         self.folders = [os.path.realpath(folder) for folder in folders]
         self.allow_urls = allow_urls
-        self.confinement = Confinement(tuple(self.folders), name=self._listed())
+        self.confinement = Confinement(tuple(self.folders), hidden, self._listed())
         for folder in self.folders:
             if not Path(folder).is_dir():
                 raise ReadError(

@@ -53,6 +53,8 @@ class Tools:
         How long a call may take.
     rows, bytes : int
         How much an answer may hold.
+    suffix : str
+        End of the ids.
     redact : bool
         Pseudonyms instead of names.
     """
@@ -64,12 +66,13 @@ class Tools:
         seconds: float = SECONDS,
         rows: int = ROWS,
         bytes: int = BYTES,
+        suffix: str = "",
         redact: bool = False,
     ) -> None:
         self.roots = roots
         self._bytes = bytes
         self._worker = Worker(seconds)
-        self._reader = Reader(roots, most_rows=rows, most_bytes=bytes, redact=redact)
+        self._reader = Reader(roots, most_rows=rows, most_bytes=bytes, suffix=suffix, redact=redact)
 
     def functions(self) -> list[Callable[..., Any]]:
         """All tools, in the order in which they are called."""

@@ -58,7 +58,7 @@ class Worker:
                     f" {self._limit}; call again."
                 ) from None
             raise NbprofError(
-                f"this takes longer than {self._limit}, the server's --seconds, and continues: call"
+                f"this takes longer than {self._limit}, the server's limit, and continues: call"
                 " again with the same arguments."
             ) from None
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import click
 
+from nbprof.assistant import NO_SDK
 from nbprof.cli import source
 from nbprof.core.errors import NbprofError
-
-_NO_SDK = 'The server needs the Model Context Protocol SDK, version 2: pip install "nbprof[mcp]"'
 
 
 @click.command(name="mcp")
@@ -59,7 +58,7 @@ def command(
     try:
         import mcp.server.mcpserver  # noqa: F401
     except ImportError:
-        raise NbprofError(_NO_SDK) from None
+        raise NbprofError(NO_SDK) from None
     if sys.stdin.isatty():
         click.echo(
             "nbprof mcp waits for a client on stdin; clients start it themselves:"

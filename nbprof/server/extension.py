@@ -17,6 +17,7 @@ from nbprof.server.capture import CaptureHandler
 from nbprof.server.files import DeleteHandler, DownloadHandler, RenameHandler
 from nbprof.server.handlers import AskHandler, CompareHandler, OpenHandler, ReadyHandler
 from nbprof.server.listing import RunsHandler
+from nbprof.server.mcp_handler import Assistants, McpHandler
 from nbprof.server.pool import Limits, Pool
 from nbprof.server.recordings import Recordings
 from nbprof.server.summaries import Summaries
@@ -107,6 +108,7 @@ class NbprofServer(ExtensionApp):
         self.pool = Pool(limits, self.log)
         self.threads = Threads(_AT_DISKS)
         self.summaries = Summaries(self.pool, self.log, self.analysed)
+        self.assistants = Assistants(limits, self.log)
         self.recordings = Recordings(self.memory, self.log)
         # The page offers recording only if it is turned on.
         self.settings.setdefault("page_config_data", {})["nbprofCapture"] = bool(self.capture)
@@ -117,7 +119,7 @@ class NbprofServer(ExtensionApp):
             export_static(self.serverapp.config)
 
     def initialize_handlers(self) -> None:
-        """Add the handlers for requests of JupyterLab."""
+        """Add the handlers for requests of JupyterLab and of assistants."""
         api = [
             ("open", OpenHandler),
             ("ask", AskHandler),
@@ -133,12 +135,14 @@ class NbprofServer(ExtensionApp):
                 for name, handler in api
             ]
         )
+        self.handlers.append((url_path_join("nbprof", "mcp"), McpHandler, {"app": self}))
 
     async def stop_extension(self) -> None:
         """End the processes with the server."""
         self.threads.close()
         self.summaries.close()
         self.pool.close()
+        self.assistants.close()
         await self.recordings.close()
 
 

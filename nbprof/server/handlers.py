@@ -43,6 +43,7 @@ class Extension(Protocol):
     threads: Threads
     summaries: Summaries
     recordings: Recordings
+    assistants: Any
     capture: Any
     follow_links: Any
     largest: Any

@@ -60,6 +60,10 @@ def test_it_lists_the_options_and_bounds():
 @pytest.mark.parametrize("text", re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL))
 def test_the_set_up_is_json_that_starts_the_server(text):
     (servers,) = json.loads(text).values()
+    if "url" in servers["nbprof"]:
+        # tests/server/test_mcp_http.py connects with it.
+        assert servers["nbprof"]["url"].endswith("/nbprof/mcp")
+        return
     assert servers["nbprof"]["command"] == "nbprof"
     first, *args = servers["nbprof"]["args"]
     assert first == command.name

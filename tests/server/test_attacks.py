@@ -35,6 +35,8 @@ class Route:
     """Keys that may be left out."""
     makes: bool = False
     """Whether its paths need not be there: it makes them."""
+    folder: str = "nbprof/api"
+    """Where it is."""
 
     @property
     def paths(self):
@@ -66,6 +68,16 @@ ROUTES = {
             optional=("duration_ms", "retries", "folder"),
             makes=True,
         ),
+        Route(
+            "mcp",
+            {
+                "jsonrpc": "2.0",
+                "id": 1,
+                "method": "tools/call",
+                "params": {"name": "open", "arguments": {"path": GOOD}},
+            },
+            folder="nbprof",
+        ),
     )
 }
 
@@ -79,9 +91,9 @@ def options():
 def installed(extension):
     """The names of the routes that the server has."""
     return {
-        url.rstrip("/").rpartition("nbprof/api/")[2]: rule
+        url.rstrip("/").rpartition("nbprof/")[2].removeprefix("api/"): rule
         for url, *rule in extension.handlers
-        if "nbprof/api/" in url
+        if "nbprof/" in url and "/static/" not in url
     }
 
 
@@ -102,13 +114,18 @@ def ask(http_server_client, jp_base_url, jp_auth_header):
     """Asks a route; the whole answer. A request that is bytes is sent as it is."""
 
     async def ask(route, request, headers=None, method=None):
-        url, body, method = f"{jp_base_url}nbprof/api/{route.name}", None, method or route.method
+        url, body, method = (
+            f"{jp_base_url}{route.folder}/{route.name}",
+            None,
+            method or route.method,
+        )
         if route.method == "GET":
             url += "?" + urlencode(request)
             body = b"" if method == "POST" else None
         elif method == "POST":
             body = request if isinstance(request, bytes) else json.dumps(request).encode()
         headers = jp_auth_header if headers is None else headers
+        headers = {"Content-Type": "application/json", **headers}
         return await http_server_client.fetch(
             url, method=method, body=body, headers=headers, raise_error=False, request_timeout=300
         )
@@ -125,6 +142,12 @@ def sentences(answer):
         if "message" in problem:
             out.append(problem["message"])
     return out
+
+
+def sentence(answer):
+    """The one sentence of an answer; JSON-RPC has it in an object."""
+    told = json.loads(answer.body)
+    return told.get("error", told)["message"]
 
 
 def everything(folder):
@@ -304,11 +327,11 @@ async def test_a_request_that_is_none_is_refused(route, ask, profile, extension)
     ):
         answer = await ask(route, body)
         assert answer.code == 400, f"{body[:40]!r}: {answer.code}"
-        assert json.loads(answer.body)["message"].endswith(".")
+        assert sentence(answer).endswith(".")
     for size in (MOST_BYTES + 1, 20 * MOST_BYTES):
         answer = await ask(route, b'{"path": "' + b"a" * size + b'"}')
         assert answer.code == 413
-        assert json.loads(answer.body)["message"].endswith(".")
+        assert sentence(answer).endswith(".")
     assert not extension.pool.opened
     assert profile.exists()
 
