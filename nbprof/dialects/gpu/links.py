@@ -96,9 +96,10 @@ class Links:
         it there.
         """
         waits = names_that(torchnames.is_input, self.trace.names)
-        marked = np.isin(self.trace.names.astype(str), [act.NEXT_ITEM])
+        marked = self.trace.names == act.NEXT_ITEM
         rows = self.rows(ANNOTATION)
-        if computed_items(self.trace, rows[marked[self.trace.events.name[rows]]], self.products):
+        rows = rows[marked[self.trace.events.name[rows]]]
+        if len(rows) and computed_items(self.trace, rows, self.products):
             waits &= ~marked
         return waits
 

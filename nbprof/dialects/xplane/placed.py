@@ -16,7 +16,7 @@ from nbprof.dialects.iterations import Placed as Iterations
 from nbprof.dialects.iterations import Spans, computed_items
 from nbprof.dialects.iterations import placed as placed_iterations
 from nbprof.dialects.lookups import host_of_lanes
-from nbprof.dialects.xplane import ahead, product_calls, units
+from nbprof.dialects.xplane import ahead, units
 from nbprof.dialects.xplane.grouping import Groups, group, of_callers
 from nbprof.dialects.xplane.programs import EAGER_OP, ProgramSteps, find
 
@@ -120,11 +120,16 @@ class Placed:
         """bool[events]: waits of `nbprof.steps` for items, if the program computes them there."""
         waits = self.on_host & self.named(act.NEXT_ITEM)[self.trace.events.name]
         rows = np.flatnonzero(waits)
-        return waits & (len(rows) > 0 and computed_items(self.trace, rows, self._products))
+        if not len(rows):
+            return waits
+        return waits & computed_items(self.trace, rows, self._products)
 
     @cached_property
     def _products(self) -> Spans:
         """Matrix products, convolutions and attention that the host called."""
+        # Late, as most profiles have no loop that waits.
+        from nbprof.dialects.xplane import product_calls
+
         rows = product_calls.find(self.trace, np.flatnonzero(self.on_host))
         return Spans.of_rows(self.trace, rows)
 
