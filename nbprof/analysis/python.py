@@ -392,6 +392,17 @@ class Python:
             self._innermost(lambda function: _POOLS.search(function.file) is not None) >= 0,
         )
 
+    def busiest(self, intervals: Intervals) -> TopFunction | None:
+        """The function of the person's code in which the cell's thread is for most of some time;
+        None if it is sampled too rarely there.
+
+        Parameters
+        ----------
+        intervals : Intervals
+            In ns since 1970.
+        """
+        return self._part(intervals, np.ones(len(self.samples.parent), np.bool_))[1]
+
     def _part(self, intervals: Intervals, nodes: Flags) -> tuple[float, TopFunction | None]:
         """The part of some time in which the cell's thread is in some nodes."""
         samples = self.samples

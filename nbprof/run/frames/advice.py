@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from nbprof.analysis.compiles.table import RecordedSteps
     from nbprof.analysis.input.loops import LoopWaits
     from nbprof.analysis.pools import PoolWait
+    from nbprof.analysis.python import TopFunction
     from nbprof.analysis.result_waits import ResultWaits
     from nbprof.analysis.steps.over_run import Slow, Slowing
     from nbprof.core.compile_times import Compilations
@@ -484,11 +485,27 @@ class AdviceFrames(OverviewFrames, HostFrames):
             advice_workers.keep_up(workers, times),
         )
         findings = advice_workers.explained(findings, workers, times, unit)
+        if self.python is not None:
+            from nbprof.analysis.advice import iterator_code
+
+            findings = iterator_code.named(findings, self._busiest_in_waits)
         # Measured gains replace predicted ones.
         step_ms = self.overview_of_files["step_time_ms"]
         return advice_probed.measured(
             findings, capture.probe, step_ms, advice.WORTH_PERCENT, unit, self.bare_parts
         )
+
+    def _busiest_in_waits(self) -> TopFunction | None:
+        """The function of the person's code in which most of the wait for input is spent."""
+        from nbprof.activity.activity import HOST_WAIT_INPUT
+        from nbprof.core.intervals import Intervals
+
+        origin = origin_ns(self.trace)
+        if self.python is None or not origin or len(self.hosts) != 1:
+            return None
+        waits = self.activity.work.take(self.activity.work.cls == HOST_WAIT_INPUT)
+        start, end = waits.start // 1000 + origin, waits.end // 1000 + origin
+        return self.python.busiest(Intervals.union(start, end, merge_touching=False))
 
     @property
     def _workers(self) -> advice_workers.Workers:
