@@ -80,6 +80,7 @@ _FITTING: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "pool": lambda _: {name: MagicMock(name=name) for name in ("pool", "multiprocessing", "work", "work_on_batch")},
     "key=cost": lambda _: {"cost": abs},
     ".save(path)": lambda _: {"path": tempfile.mkdtemp()},
+    "return make_batch(i)": lambda given: {"count": 2, "make_batch": lambda i: given["torch"].ones(8, 4)},
     "torch.utils.data.DataLoader": lambda _: {**_torch(), "model": MagicMock(name="model")},
 }  # fmt: skip
 """Variables that only some code needs, or needs in another shape, by a part of it."""

@@ -88,7 +88,8 @@ _ITEMS_BY_NUMBER = (
     "+        return count\n"
     "+    def __getitem__(self, i):\n"
     "+        return make_batch(i)  # batch i by itself, so that workers can share them\n"
-    "+loader = torch.utils.data.DataLoader(Batches(), batch_size=None, num_workers=1{pinned})\n"
+    "+loader = torch.utils.data.DataLoader(Batches(), batch_size=None, num_workers=1,"
+    " pin_memory=True)\n"
     "-for batch in batches:\n"
     "+for batch in loader:"
 )
@@ -361,8 +362,10 @@ def _from_iterator(
     times = step.times
     workers, _ = workers_for(Load.of(times.step, times.wait, machine, loader), machine)
     if workers > 1:
-        pinned = ", pin_memory=True" if times.devices else ""
-        row = {**row, "fix": _ITEMS_BY_NUMBER.format(pinned=pinned)}
+        fix = _ITEMS_BY_NUMBER
+        if not times.devices:
+            fix = fix.replace(", pin_memory=True", "")
+        row = {**row, "fix": fix}
     row = _in_process(row, loader, None, step)
     return {**row, "fix": _FIX_OF_BATCHES} if row["title"] in (_TITLE, _TITLE_SMALL) else row
 
