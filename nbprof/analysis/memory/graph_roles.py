@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -64,8 +64,9 @@ _NO_SCOPE = re.compile(
     r"(?:Stateful)?PartitionedCall(?:_\d+)?|replica_\d+|ArithmeticOptimizer|ConstantFolding"
 )
 """Parts of names that are no scopes of the program."""
+_FUNCTION = re.compile(r"__(?:inference|forward|backward)_")
 _OPTIMIZER = re.compile(
-    r"(?:sgd|momentum|gradientdescent|adam|adamw|adamweightdecay|adamax|nadam|adagrad|adadelta"
+    r"(?:sgd|gradientdescent|adam|adamw|adamweightdecay|adamax|nadam|adagrad|adadelta"
     r"|adafactor|rmsprop|ftrl|lion|lamb|muon|loss_scale_optimizer)(?:_\d+)?",
     re.IGNORECASE,
 )
@@ -94,7 +95,7 @@ class Op(NamedTuple):
 
     part: Part = Part.FORWARD
     path: str = ""
-    """The name without the parts that are no scopes; of the backward pass, as the forward has it."""
+    """The name without the parts that are no scopes, in the forward pass and the backward."""
     result: _Result = _Result.OTHER
     needs_loss: bool = False
     assigns: bool = False
@@ -110,16 +111,17 @@ class Op(NamedTuple):
         return self.scope.rpartition("/")[0]
 
 
+@lru_cache(maxsize=1 << 16)
 def parse(name: str) -> Op:
-    """Read the name of an op."""
-    if not name:
-        return Op(Part.NONE)
+    """Read the name of an op; the call of a function is part of nothing."""
     if name == _RECEIVED:
         return Op(Part.COPY, name)
     names = [each for each in name.split("/") if not _NO_SCOPE.fullmatch(each)]
     scopes = [each.removesuffix("_grad") for each in names if not _BACKWARD.fullmatch(each)]
     path = "/".join(scopes)
-    base = re.sub(r"_\d+\Z", "", scopes[-1]) if scopes else ""
+    if not path or _FUNCTION.match(path):
+        return Op(Part.NONE)
+    base = re.sub(r"_\d+\Z", "", scopes[-1])
     if len(scopes) < len(names):
         return _backward(path, base)
     if _COLLECTIVE.fullmatch(base):
@@ -180,7 +182,9 @@ def as_variables(role: Int64s, blocks: Lifetimes, timeline: pd.DataFrame) -> Int
     kind = _kinds(blocks, timeline)
     ops = timeline["op"].to_numpy(object)[blocks.begin]
     assigns = np.array([parse(op).assigns for op in ops.tolist()], np.bool_)
-    is_known = np.isin(role, [IN_USE.index(name) for name in (PARAMETERS, BUFFERS, OPTIMIZER_STATE)])
+    is_known = np.isin(
+        role, [IN_USE.index(name) for name in (PARAMETERS, BUFFERS, OPTIMIZER_STATE)]
+    )
     by_kind = pd.Series(role).where(is_known & assigns).groupby(kind)
     least, most = by_kind.transform("min"), by_kind.transform("max")
     earlier = assigns & (role == IN_USE.index(UNKNOWN)) & (least == most).to_numpy(np.bool_)
@@ -249,6 +253,8 @@ class _Roles:
         self._count = len(timeline)
         event = timeline["order"].to_numpy(np.int64)
         self.is_freed = blocks.end < self._count
+        tagged = activity.tagged_calls
+        # When all tables are there, so are the names of their ops.
         names = np.append(activity.ops.values.astype(object), "")
         allocated_around = threads.around(event[blocks.begin])
         self._around = np.append(names[threads.rows.op], "")[allocated_around]
@@ -261,7 +267,10 @@ class _Roles:
         freed_after[self.is_freed] = threads.before(freeing)
         freed_by = np.append(names[threads.rows.op], "")[freed_after]
         freed_by[~self._is_recorded()[blocks.memory]] = ""
-        stated = self._stated(freeing, names)
+        # Deallocations that name an op happened while it ran.
+        row = np.searchsorted(tagged.event, freeing)
+        is_stated = np.append(tagged.event, -1)[row] == freeing
+        stated = np.where(is_stated, names[np.append(tagged.op, -1)[row]], "")
         freed_by[self.is_freed] = np.where(stated != "", stated, freed_by[self.is_freed])
         in_same_run = (allocated_around >= 0) & (allocated_around == freed_around)
         in_same_run[self.is_freed] |= (stated != "") & (stated == self._op_names[self.is_freed])
@@ -278,12 +287,6 @@ class _Roles:
             group[blocks.begin] >= 0
         )
         self._step = pd.factorize(blocks.memory * (int(group.max()) + 2) + group[blocks.begin])[0]
-
-    def _stated(self, events: Int64s, names: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
-        """The op that deallocations themselves name: they happened while it ran."""
-        tagged = self._activity.tagged_calls
-        row_of_event = dict(zip(tagged.event.tolist(), tagged.op.tolist(), strict=True))
-        return names[[row_of_event.get(event, -1) for event in events.tolist()]]
 
     def _is_recorded(self) -> Bools:
         """By allocator: all ops that allocate there are recorded on the host's threads."""
@@ -321,7 +324,8 @@ class _Roles:
         # Not all copies are recorded in the op that sends them. Those like ones that are known come
         # from there, too, if all known ones do.
         is_copy = self.part == Part.COPY
-        by_kind = pd.Series(from_iterator).where(is_copy & (self._around != "")).groupby(self._kind)
+        is_known = is_copy & (self._around != "")
+        by_kind = pd.Series(np.where(is_known, from_iterator, np.nan)).groupby(self._kind)
         always = (by_kind.transform("min") == 1).to_numpy(np.bool_)
         return np.asarray(from_iterator | (is_copy & always), np.bool_)
 
@@ -332,10 +336,11 @@ class _Roles:
 
     @cached_property
     def _borders(self) -> tuple[Int64s, Int64s]:
-        """By block, of its step and allocator: the event of the last layer's first allocation in
-        the forward pass, -1, and that with which the backward pass has begun, `_count`.
+        """By block, of its step and allocator: an event until which the forward pass runs, -1, and
+        one with which the backward pass has begun, `_count`.
 
-        Only layers count whose gradient needs that of the loss: until all have run, there is none.
+        Only layers count whose gradient needs that of the loss: until all have run, there is none,
+        where a step has one pass of each.
         """
         begin, step = self._blocks.begin, self._step
         forward = self._is_forward & self._in_scope_of([op for op in self._all if op.needs_loss])
@@ -344,10 +349,12 @@ class _Roles:
         last_layer = np.full(int(step.max(initial=-1)) + 1, -1)
         steps = firsts.index.get_level_values(0).to_numpy(np.int64)
         np.maximum.at(last_layer, steps, firsts.to_numpy())
-        begun = np.full(len(last_layer), self._count)
-        late = self._of_ops("needs_loss").astype(np.bool_) & (begin > last_layer[step])
+        needs_loss = self._of_ops("needs_loss").astype(np.bool_)
+        late = needs_loss & (begin > last_layer[step])
+        first, begun = np.full((2, len(last_layer)), self._count)
+        np.minimum.at(first, step[needs_loss], begin[needs_loss])
         np.minimum.at(begun, step[late], begin[late])
-        return last_layer[step], begun[step]
+        return np.minimum(last_layer, first)[step], begun[step]
 
     @cached_property
     def _all(self) -> list[Op]:
@@ -365,7 +372,7 @@ class _Roles:
 
     @cached_property
     def _is_in_forward(self) -> Bools:
-        """Blocks that were freed before the last layer of the forward pass ran."""
+        """Blocks that were freed while the forward pass ran."""
         return np.asarray(self.same_step & (self._blocks.end < self._borders[0]), np.bool_)
 
     @cached_property
