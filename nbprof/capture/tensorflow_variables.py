@@ -20,6 +20,8 @@ from nbprof.core.memory_roles import BUFFERS, OPTIMIZER_STATE, PARAMETERS, TENSO
 
 _MOST_SECONDS = 1.0
 """Time for all variables, the largest first: one takes about 0.7 ms."""
+_LEAST_BYTES_ON_CPU = 1 << 18
+"""Smaller ones have memory of another allocator, which records nothing."""
 _MOST_BYTES = 1 << 30
 """Variables that are larger are not read: TensorFlow may copy one for that."""
 _FAMILIES = ("CPU", "GPU")
@@ -144,9 +146,10 @@ def _size(variable: Any) -> int:
 def _storage_of(tensorflow: Any, variable: Any) -> _Storage | None:
     """Where the memory of a variable is; None if that is unknown."""
     size = _size(variable)
-    if not 0 < size <= _MOST_BYTES:
-        return None
     try:
+        least = _LEAST_BYTES_ON_CPU if "device:CPU" in str(variable.device) else 1
+        if not least <= size <= _MOST_BYTES:
+            return None
         first, second = variable.value(), variable.value()
         address = _address(tensorflow, first)
         # Variables with sparse updates are copied when they are read.

@@ -239,8 +239,7 @@ def test_variables_that_the_recording_names(tmp_path):
     named = variables(
         ["parameters", "cpu", 0, last, 350 * KIB],
         ["optimizer state", "cpu", 0, 1 << 40, 400 * KIB],
-        # Of an allocator that records nothing, and of another device.
-        ["optimizer state", "cpu", 0, 2 << 40, 4 * KIB],
+        # Of another device.
         ["buffers", "gpu", 0, 3 << 40, 300 * KIB],
     )
     rows = roles(profile(tmp_path, t.encode(named)))
@@ -280,6 +279,7 @@ def test_the_reason_where_there_are_no_roles(tmp_path):
         ("training/Adam/gradients/dense/MatMul_grad/MatMul", Part.BACKWARD, None),
         ("gradient_tape/a/ArithmeticOptimizer/Cast", Part.BACKWARD, "a/Cast"),
         ("StatefulPartitionedCall/adam/Sqrt_2", Part.OPTIMIZER, "adam/Sqrt_2"),
+        ("sgd_4_1/Mul", Part.OPTIMIZER, None),
         ("RMSprop/RMSprop/update/ResourceApplyRMSProp", Part.OPTIMIZER, None),
         ("net/adam_layer/MatMul", Part.FORWARD, "net/adam_layer/MatMul"),
         ("CollectiveReduceV2_3", Part.COLLECTIVE, "CollectiveReduceV2_3"),
@@ -302,9 +302,12 @@ def test_activations_of_a_real_recording_are_those_of_its_layers(batch):
     p = load(real(f"tf-gpu/rtx5000-cnn-batch{batch}"))
     rows = p.memory.roles_over_time
     rows = rows[rows["memory_id"] == "GPU_0_bfc"]
-    size = 4 if batch == 8 else 2
     # Convolutions, poolings, the dense layer and the input that the first convolution reads.
-    sizes = (30 * 30 * 32, 15 * 15 * 32, 13 * 13 * 64, 6 * 6 * 64, 2 * 4 * 4 * 64, 64, 32 * 32 * 3)
+    sizes = [30 * 30 * 32, 15 * 15 * 32, 13 * 13 * 64, 6 * 6 * 64, 4 * 4 * 64, 64, 32 * 32 * 3]
+    size = 2
+    if batch == 8:
+        # The layout of the last convolution's result is another than that of the dense layer.
+        size, sizes = 4, [*sizes, 4 * 4 * 64]
     expected = batch * size * sum(sizes)
     # Copies of weights in float16 come on top, and what the allocator rounds up.
-    assert expected <= rows["activations_bytes"].max() < 1.12 * expected
+    assert expected <= rows["activations_bytes"].max() < 1.15 * expected

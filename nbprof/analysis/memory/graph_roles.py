@@ -67,7 +67,7 @@ _NO_SCOPE = re.compile(
 _FUNCTION = re.compile(r"__(?:inference|forward|backward)_")
 _OPTIMIZER = re.compile(
     r"(?:sgd|gradientdescent|adam|adamw|adamweightdecay|adamax|nadam|adagrad|adadelta"
-    r"|adafactor|rmsprop|ftrl|lion|lamb|muon|loss_scale_optimizer)(?:_\d+)?",
+    r"|adafactor|rmsprop|ftrl|lion|lamb|muon|loss_scale_optimizer)(?:_\d+)*",
     re.IGNORECASE,
 )
 _UPDATE = re.compile(r"(?:Resource|Sparse)*Apply[A-Z]\w*")
@@ -391,10 +391,10 @@ class _Roles:
         of_forward |= is_forward & self.same_step & (freed_by == Part.FORWARD)
         if not {Part.BACKWARD, Part.OPTIMIZER} & {op.part for op in self._all}:
             of_forward |= is_forward & self.same_step & is_unknown
-        in_backward = is_backward & self.same_step & (self._blocks.begin >= begun)
+        of_backward = is_backward & self.same_step & (freed_by == Part.BACKWARD)
         of_activation = self._of_ops("result") == _Result.OF_ACTIVATION
-        of_backward = in_backward & (freed_by == Part.BACKWARD)
-        of_backward |= in_backward & is_unknown & of_activation
+        begun_before = self.same_step & (self._blocks.begin >= begun)
+        of_backward |= is_backward & begun_before & is_unknown & of_activation
         of_optimizer = (self.part == Part.OPTIMIZER) & self.same_step
         of_optimizer &= ~self._of_ops("assigns").astype(np.bool_)
         of_optimizer &= is_unknown | (freed_by == Part.OPTIMIZER)

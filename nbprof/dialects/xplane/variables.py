@@ -15,10 +15,6 @@ from nbprof.core.memory_roles import TENSORS
 from nbprof.core.trace import Trace
 from nbprof.dialects.gpu import known_tensors
 
-_MKL = "mklcpu"
-_LEAST_OF_MKL = 1 << 18
-"""Smaller tensors have memory of another allocator, which records nothing."""
-
 
 def table(trace: Trace, activity: act.Activity) -> KnownTensors:
     """The `known_tensors` table, with the names that TensorFlow's allocators have.
@@ -31,8 +27,6 @@ def table(trace: Trace, activity: act.Activity) -> KnownTensors:
     for row in range(len(named)):
         label = str(activity.texts.values[named.memory[row]])
         for name in _allocators(label):
-            if name.endswith(_MKL) and named.size[row] < _LEAST_OF_MKL:
-                continue
             part = named.take(np.array([row]))
             parts.append(part.with_(memory=np.array([activity.texts.code(name)], np.int32)))
     return KnownTensors.concat(parts) if parts else KnownTensors.empty()
@@ -53,5 +47,5 @@ def _allocators(label: str) -> list[str]:
     """Names that the allocators of a memory have: `GPU_0_bfc` of `GPU 0`."""
     host, space, device = label.rpartition("CPU" if label.endswith("CPU") else "GPU ")
     if space == "CPU":
-        return [host + _MKL, host + "cpu"]
+        return [host + "mklcpu", host + "cpu"]
     return [f"{host}GPU_{device}_bfc", f"{host}gpu_async_{device}"]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nbprof.core.errors import NbprofError
-from nbprof.core.memory_roles import NOT_RECORDED, USE_UNKNOWN
 from nbprof.core.strings import python_strings
 from nbprof.schema import frames
 from nbprof.tools.accessor import View
@@ -104,11 +103,11 @@ class Memory(View):
         Roles of memory in use add up to its bytes exactly; what no source proves is `unknown`.
         Sources: the parameters, buffers and optimizer state of the program's own objects, and of
         PyTorch the gradients, where nbprof recorded it, by their addresses; in any trace the ops in
-        which a block was allocated and freed. Allocated in an optimizer's step and kept is its
-        state, in PyTorch; allocated by
-        the backward pass and there while an optimizer steps, or freed by `zero_grad`, is a
-        gradient; freed by the backward pass, or the result of an op that has a gradient, is an
-        activation; allocated and freed in one op or one pass is temporary.
+        which a block was allocated and freed. Of PyTorch, allocated in an optimizer's step and kept
+        is its state; allocated by the backward pass and there while an optimizer steps, or freed by
+        `zero_grad`, or of TensorFlow by an op of the optimizer, is a gradient; freed by the
+        backward pass, or the result of an op that has a gradient, is an activation; allocated and
+        freed in one op or one pass is temporary.
         Of tensors that were there before the recording it has the bytes of their storage, without
         what the allocator rounds up.
 
@@ -132,7 +131,11 @@ class Memory(View):
 
     @property
     def roles_reason(self) -> str:
-        """Why `roles` is empty; an empty text where it has rows."""
+        """Why `roles` is empty: allocations were not recorded, or nothing says what they are used
+        for. An empty text where it has rows.
+        """
+        from nbprof.core.memory_roles import NOT_RECORDED, USE_UNKNOWN
+
         if len(self.roles):
             return ""
         return USE_UNKNOWN if self._there() else NOT_RECORDED
