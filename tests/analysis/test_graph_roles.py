@@ -130,6 +130,10 @@ def on_gpu() -> bytes:
         t.free("of_conv", "conv", "mask", "batch")
         t.op("Adam/Pow", ("+", "power", 5))
         t.free("power", "of_filter")
+        t.op("Adam/update/ResourceApplyAdam", ("+", "work", 11, "temp"), ("-", "work"))
+        # The memory of a variable until the next op assigns to it.
+        t.op("Adam/AssignVariableOp", ("+", "variable", 13))
+        t.free("variable")
     return t.encode()
 
 
@@ -140,7 +144,7 @@ def test_roles_by_the_order_of_allocations(tmp_path):
     # The convolution, the dense layer and the mask that was made ahead of the backward pass.
     assert rows["activations_bytes"].max() == (64 + 16 + 7) * KIB
     assert rows["gradients_bytes"].max() == 20 * KIB
-    assert set(rows["temporaries_bytes"]) == {0, 100 * KIB, 9 * KIB, 40 * KIB, 5 * KIB}
+    assert set(rows["temporaries_bytes"]) == {0, *(size * KIB for size in (100, 9, 40, 5, 11))}
     # What was there before; at most both products of the dense layer, the metric and the index.
     assert rows["unknown_bytes"].min() == EARLIER
     assert rows["unknown_bytes"].max() == EARLIER + (32 + 48 + 1 + 3) * KIB
@@ -248,6 +252,30 @@ def test_variables_that_the_recording_names(tmp_path):
     assert set(rows["optimizer_state_bytes"]) == {400 * KIB}
     assert rows["buffers_bytes"].max() == 0
     assert set(rows["unknown_bytes"]) == {EARLIER - 400 * KIB}
+
+
+def test_variables_on_a_gpu(tmp_path):
+    t = Training()
+    for step in range(STEPS):
+        t.step(step)
+        t.op("Cast", ("+", f"kept {step}", 8))
+    named = variables(
+        ["parameters", "gpu", 0, 1 << 40, 256], ["parameters", "gpu", 1, 2 << 40, 512]
+    )
+    rows = roles(profile(tmp_path, t.encode(named)))
+    assert set(rows["parameters_bytes"]) == {256}
+
+
+def test_only_ops_that_assign_make_earlier_memory_of_a_variable(tmp_path):
+    t = Training("mklcpu")
+    for step in range(STEPS):
+        t.step(step)
+        t.op("Fill", ("+", f"filled {step}", 300))
+        if step:
+            t.free(f"filled {step - 1}")
+    named = variables(["parameters", "cpu", 0, t.address(f"filled {STEPS - 1}"), 300 * KIB])
+    rows = roles(profile(tmp_path, t.encode(named)))
+    assert rows["parameters_bytes"].tolist() == [0] * (2 * STEPS - 3) + [300 * KIB] * 2
 
 
 @pytest.mark.parametrize("text", ["", "{", "7", '{"tensors": 3}', '{"tensors": [["parameters"]]}'])

@@ -187,7 +187,7 @@ def as_variables(role: Int64s, blocks: Lifetimes, timeline: pd.DataFrame) -> Int
     )
     by_kind = pd.Series(role).where(is_known & assigns).groupby(kind)
     least, most = by_kind.transform("min"), by_kind.transform("max")
-    earlier = assigns & (role == IN_USE.index(UNKNOWN)) & (least == most).to_numpy(np.bool_)
+    earlier = (role == IN_USE.index(UNKNOWN)) & (least == most).to_numpy(np.bool_)
     result = role.copy()
     result[earlier] = least[earlier].to_numpy(np.int64)
     return result
