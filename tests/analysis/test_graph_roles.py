@@ -27,11 +27,13 @@ LIMIT = 1 << 30
 class Training:
     """Steps of 10 ms; ops and events of the allocator follow each other, 10 µs apart."""
 
-    def __init__(self, allocator: str = "GPU_0_bfc", records_ops: bool = False) -> None:
+    def __init__(
+        self, allocator: str = "GPU_0_bfc", records_ops: bool = False, eager: bool = False
+    ) -> None:
         self.host = PlaneWriter("/host:CPU")
         self._main: list[bytes] = []
         self._pool: list[bytes] = []
-        self._allocator, self._records_ops = allocator, records_ops
+        self._allocator, self._records_ops, self._eager = allocator, records_ops, eager
         self._group, self._time, self._used, self._blocks = 0, 0, EARLIER, 0
         self._sizes: dict[str, int] = {}
         self._addresses: dict[str, int] = {}
@@ -45,8 +47,11 @@ class Training:
             self.host.event("ExecutorState::Process", self._time, 9 * MS, group_id=number)
         )
 
-    def op(self, name: str, *events: tuple[object, ...], around: str = "") -> None:
+    def op(
+        self, name: str, *events: tuple[object, ...], around: str = "", is_eager: bool | None = None
+    ) -> None:
         """An op and what it does; `around` is the event around it, by default the op itself."""
+        eager = self._eager if is_eager is None else is_eager
         start = self._time + 10 * US
         self._time = start
         inside: list[bytes] = []
@@ -55,7 +60,11 @@ class Training:
         if around or self._records_ops:
             self._pool.append(
                 self.host.event(
-                    around or name, start, self._time + US - start, group_id=self._group
+                    around or name,
+                    start,
+                    self._time + US - start,
+                    group_id=self._group,
+                    is_eager=int(eager),
                 )
             )
         self._pool += inside
@@ -233,6 +242,33 @@ def test_ops_that_free_are_unknown_where_cheap_ones_are_not_recorded(tmp_path):
     assert rows["activations_bytes"].max() == 300 * KIB
 
 
+@pytest.mark.parametrize("eager", [True, False])
+def test_ops_of_eager_code_free_nothing(tmp_path, eager):
+    t = Training("mklcpu", records_ops=True, eager=eager)
+    for step in range(STEPS):
+        t.step(step)
+        # A function of the program as well, which says that cheap ops are recorded.
+        t.op("Identity:Identity", is_eager=False)
+        t.op("MatMul:MatMul", ("+", "saved", 300))
+        t.op("Relu:Relu", ("+", "work", 400), ("-", "work"))
+        t.op("MatMul:MatMul")
+        t.free("saved")
+    rows = roles(profile(tmp_path, t.encode()))
+    assert rows["temporaries_bytes"].max() == (400 if eager else 700) * KIB
+    assert rows["unknown_bytes"].max() == EARLIER + (300 * KIB if eager else 0)
+
+
+@pytest.mark.parametrize("scope", ["net/dense/", ""])
+def test_without_a_backward_pass_layers_leave_temporaries(tmp_path, scope):
+    t = Training()
+    for step in range(STEPS):
+        t.step(step)
+        t.op(f"{scope}Relu", ("+", "result", 300))
+        t.free("result")
+    rows = profile(tmp_path, t.encode()).memory.roles_over_time
+    assert (rows["temporaries_bytes"].max() if len(rows) else 0) == (300 * KIB if scope else 0)
+
+
 def variables(*rows: list[object]) -> PlaneWriter:
     return PlaneWriter("nbprof", {TENSORS: json.dumps({"tensors": [*rows]})})
 
@@ -308,6 +344,7 @@ def test_the_reason_where_there_are_no_roles(tmp_path):
         ("gradient_tape/a/ArithmeticOptimizer/Cast", Part.BACKWARD, "a/Cast"),
         ("StatefulPartitionedCall/adam/Sqrt_2", Part.OPTIMIZER, "adam/Sqrt_2"),
         ("sgd_4_1/Mul", Part.OPTIMIZER, None),
+        ("loss/SparseSoftmaxCrossEntropyWithLogits", Part.FORWARD, None),
         ("RMSprop/RMSprop/update/ResourceApplyRMSProp", Part.OPTIMIZER, None),
         ("net/adam_layer/MatMul", Part.FORWARD, "net/adam_layer/MatMul"),
         ("CollectiveReduceV2_3", Part.COLLECTIVE, "CollectiveReduceV2_3"),
@@ -339,3 +376,17 @@ def test_activations_of_a_real_recording_are_those_of_its_layers(batch):
     expected = batch * size * sum(sizes)
     # Copies of weights in float16 come on top, and what the allocator rounds up.
     assert expected <= rows["activations_bytes"].max() < 1.15 * expected
+
+
+@pytest.mark.parametrize(
+    ("name", "assigns"),
+    [
+        ("adam/AssignSubVariableOp_8", True),
+        ("Adam/update_3/ResourceApplyAdam", True),
+        ("adam/ResourceScatterSub", True),
+        ("net/embedding/ResourceGather", False),
+        ("loss/SparseSoftmaxCrossEntropyWithLogits", False),
+    ],
+)
+def test_ops_that_assign(name, assigns):
+    assert parse(name).assigns == assigns

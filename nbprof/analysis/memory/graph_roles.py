@@ -71,7 +71,7 @@ _OPTIMIZER = re.compile(
     re.IGNORECASE,
 )
 _UPDATE = re.compile(r"(?:Resource|Sparse)*Apply[A-Z]\w*")
-_ASSIGNS = re.compile(r"Assign\w*|(?:Resource|Sparse)\w+")
+_ASSIGNS = re.compile(rf"Assign\w*|ResourceScatter\w*|{_UPDATE.pattern}")
 _COLLECTIVE = re.compile(r"(?:Collective|Nccl|Horovod)[A-Z]\w*")
 _ITERATOR = re.compile(r"(?:\A|/)(?:MultiDevice)?IteratorGetNext")
 _SUM = re.compile(r"AddN(?:_\d+)?")
@@ -265,7 +265,9 @@ class _Roles:
         freeing = event[blocks.end[self.is_freed]]
         freed_around[self.is_freed] = threads.around(freeing)
         freed_after[self.is_freed] = threads.before(freeing)
-        freed_by = np.append(names[threads.rows.op], "")[freed_after]
+        # Ops of eager code have the names of their types: the program decides what frees.
+        freeing_op = np.where(threads.rows.eager, "", names[threads.rows.op])
+        freed_by = np.append(freeing_op, "")[freed_after]
         freed_by[~self._is_recorded()[blocks.memory]] = ""
         # Deallocations that name an op happened while it ran.
         row = np.searchsorted(tagged.event, freeing)
@@ -390,7 +392,8 @@ class _Roles:
         of_forward = (is_forward | is_backward) & self._is_in_forward & is_unknown
         of_forward |= is_forward & self.same_step & (freed_by == Part.FORWARD)
         if not {Part.BACKWARD, Part.OPTIMIZER} & {op.part for op in self._all}:
-            of_forward |= is_forward & self.same_step & is_unknown
+            in_scope = self._of_ops("scope") != ""
+            of_forward |= is_forward & in_scope & self.same_step & is_unknown
         of_backward = is_backward & self.same_step & (freed_by == Part.BACKWARD)
         of_activation = self._of_ops("result") == _Result.OF_ACTIVATION
         begun_before = self.same_step & (self._blocks.begin >= begun)
