@@ -74,6 +74,10 @@ class Training:
         for block in blocks:
             self._pool.append(self._event("", "-", block))
 
+    def leave(self) -> None:
+        """The call that runs the ops is over; the step is not."""
+        self._time = self._group * 10 * MS + 9 * MS + 10 * US
+
     def _event(
         self, op: str, sign: object, block: str, kib: int = 0, region: str = "output"
     ) -> bytes:
@@ -242,6 +246,22 @@ def test_ops_that_free_are_unknown_where_cheap_ones_are_not_recorded(tmp_path):
     assert rows["activations_bytes"].max() == 300 * KIB
 
 
+def test_what_is_freed_after_the_call_of_the_ops_is_freed_by_none(tmp_path):
+    t = Training("mklcpu", records_ops=True)
+    for step in range(STEPS):
+        t.step(step)
+        t.op("Identity:Identity")
+        t.op("gradient_tape/net/dense/MatMul:MatMul")
+        t.op("net/dense/Relu:Relu", ("+", "within", 300), ("+", "after", 400))
+        t.op("net/dense/Sum:Sum")
+        t.free("within")
+        t.leave()
+        t.free("after")
+    rows = roles(profile(tmp_path, t.encode()))
+    assert set(rows["temporaries_bytes"]) == {0, 300 * KIB}
+    assert rows["unknown_bytes"].max() == EARLIER + 400 * KIB
+
+
 @pytest.mark.parametrize("eager", [True, False])
 def test_ops_of_eager_code_free_nothing(tmp_path, eager):
     t = Training("mklcpu", records_ops=True, eager=eager)
@@ -290,8 +310,9 @@ def test_variables_that_the_recording_names(tmp_path):
     assert set(rows["unknown_bytes"]) == {EARLIER - 400 * KIB}
 
 
-def test_variables_on_a_gpu(tmp_path):
-    t = Training()
+@pytest.mark.parametrize("allocator", ["GPU_0_bfc", "gpu_async_0"])
+def test_variables_on_a_gpu(tmp_path, allocator):
+    t = Training(allocator)
     for step in range(STEPS):
         t.step(step)
         t.op("Cast", ("+", f"kept {step}", 8))
