@@ -92,7 +92,7 @@ def _live(tensorflow: Any) -> Iterator[tuple[str, Any]]:
     optimizers = _classes("optimizers", "Optimizer")
     layers = (*_classes("layers", "Layer"), tensorflow.Module)
     kinds: dict[type, tuple[bool, bool]] = {}
-    found: list[Any] = []
+    live_layers: list[Any] = []
     for each in gc.get_objects():
         kind = type(each)
         if kind not in kinds:
@@ -101,14 +101,14 @@ def _live(tensorflow: Any) -> Iterator[tuple[str, Any]]:
         if is_optimizer:
             yield from ((OPTIMIZER_STATE, value) for value in _list(each, "variables"))
         elif is_layer:
-            found.append(each)
+            live_layers.append(each)
     for role, name in (
         (BUFFERS, "non_trainable_variables"),
         # Those of a layer that is not trained are parameters all the same.
         (PARAMETERS, "_trainable_variables"),
         (PARAMETERS, "trainable_variables"),
     ):
-        for layer in found:
+        for layer in live_layers:
             yield from ((role, value) for value in _list(layer, name))
 
 
@@ -144,7 +144,7 @@ def _size(variable: Any) -> int:
 
 
 def _storage_of(tensorflow: Any, variable: Any) -> _Storage | None:
-    """Where the memory of a variable is; None if that is unknown."""
+    """The memory of a variable; None if its address is unknown."""
     size = _size(variable)
     try:
         least = _LEAST_BYTES_ON_CPU if "device:CPU" in str(variable.device) else 1

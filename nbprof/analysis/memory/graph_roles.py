@@ -37,7 +37,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 class Part(IntEnum):
-    """What an op is part of."""
+    """The part of a step that an op belongs to."""
 
     NONE = -1
     FORWARD = 0
@@ -50,7 +50,7 @@ class Part(IntEnum):
 
 
 class _Result(IntEnum):
-    """What the result of an op of the backward pass is."""
+    """Kinds of results of ops of the backward pass."""
 
     OTHER = 0
     OF_PARAMETER = 1
@@ -91,7 +91,7 @@ _ALWAYS_CHEAP = ("ReadVariableOp", "Identity", "Const", "NoOp", "VarHandleOp")
 
 
 class Op(NamedTuple):
-    """What the name of an op says."""
+    """An op, by its name."""
 
     part: Part = Part.FORWARD
     path: str = ""
@@ -186,8 +186,8 @@ def as_variables(role: Int64s, blocks: Lifetimes, timeline: pd.DataFrame) -> Int
         role, [IN_USE.index(name) for name in (PARAMETERS, BUFFERS, OPTIMIZER_STATE)]
     )
     by_kind = pd.Series(role).where(is_known & assigns).groupby(kind)
-    least, most = by_kind.transform("min"), by_kind.transform("max")
-    earlier = (role == IN_USE.index(UNKNOWN)) & (least == most).to_numpy(np.bool_)
+    least, largest = by_kind.transform("min"), by_kind.transform("max")
+    earlier = (role == IN_USE.index(UNKNOWN)) & (least == largest).to_numpy(np.bool_)
     result = role.copy()
     result[earlier] = least[earlier].to_numpy(np.int64)
     return result
@@ -271,11 +271,11 @@ class _Roles:
         freed_by[~self._is_recorded()[blocks.memory]] = ""
         # Deallocations that name an op happened while it ran.
         row = np.searchsorted(tagged.event, freeing)
-        is_stated = np.append(tagged.event, -1)[row] == freeing
-        stated = np.where(is_stated, names[np.append(tagged.op, -1)[row]], "")
-        freed_by[self.is_freed] = np.where(stated != "", stated, freed_by[self.is_freed])
+        names_op = np.append(tagged.event, -1)[row] == freeing
+        named = np.where(names_op, names[np.append(tagged.op, -1)[row]], "")
+        freed_by[self.is_freed] = np.where(named != "", named, freed_by[self.is_freed])
         in_same_run = (allocated_around >= 0) & (allocated_around == freed_around)
-        in_same_run[self.is_freed] |= (stated != "") & (stated == self._op_names[self.is_freed])
+        in_same_run[self.is_freed] |= (named != "") & (named == self._op_names[self.is_freed])
         self.in_one_op: Bools = in_same_run
         code, unique = pd.factorize(np.concatenate([self._op_names, freed_by]))
         self._ops = [*map(parse, unique.tolist())]
@@ -429,8 +429,8 @@ class _Roles:
         all equal ones before them were.
         """
         by_kind = pd.Series(role).where(self.is_freed).groupby(self._kind)
-        least, most = by_kind.transform("min"), by_kind.transform("max")
-        alike = ~self.is_freed & (least == most).to_numpy(np.bool_)
+        least, largest = by_kind.transform("min"), by_kind.transform("max")
+        alike = ~self.is_freed & (least == largest).to_numpy(np.bool_)
         alike &= least.isin([IN_USE.index(ACTIVATIONS), IN_USE.index(GRADIENTS)]).to_numpy()
         result = role.copy()
         result[alike] = least[alike].to_numpy(np.int64)
