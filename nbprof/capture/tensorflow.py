@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import sys
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
-from nbprof.capture import notes, tensorflow_npu
+from nbprof.capture import notes, tensorflow_npu, tensorflow_variables
 from nbprof.capture.clock import WAIT, ContextSpan, Marker, Span, StepClock, stage
 from nbprof.capture.describe import keras_version
 from nbprof.capture.options import POINTS, Options
@@ -115,9 +116,16 @@ class TensorFlowBackend:
         except Exception as error:
             raise CaptureError(f"TensorFlow's profiler wrote no file: {error}") from error
         if self._asked is not None:
+            self._add_variables(*self._asked)
             self._check_levels(*self._asked)
             if self._adapter is None or not self._adapter.used:
                 self._notes += notes.without_npu(self._asked[1].given_for_npu())
+
+    def _add_variables(self, folder: Path, options: Options) -> None:
+        """Say in the file what its allocations are; where that fails, memory by role knows less."""
+        if options.memory:
+            with contextlib.suppress(Exception):
+                tensorflow_variables.add(self._tf, folder)
 
     def _check_levels(self, folder: Path, options: Options) -> None:
         """Say what was not recorded as asked."""

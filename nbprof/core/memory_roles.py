@@ -32,9 +32,14 @@ IN_USE = (
 OF_PROGRAMS = (ARGUMENTS, OUTPUTS, CONSTANTS, TEMPORARIES)
 """Roles of the memory of a compiled program, which add up to its peak."""
 
+NOT_RECORDED = "allocations were not recorded"
+USE_UNKNOWN = "the use of the recorded allocations is unknown"
+"""Why a run has no memory by role."""
+
 TENSORS = "nbprof_tensors"
-"""Key of the metadata of a PyTorch trace: the tensors of models and optimizers that were alive when
-the recording ended, and the gradients then and at the end of some optimizer steps.
+"""Key of the metadata of a PyTorch trace, and of a fact in a file of TensorFlow: the tensors of
+models and optimizers that were alive when the recording ended, and of PyTorch the gradients then
+and at the end of some optimizer steps.
 
 `tensors`: lists of role, type and number of the device, address and bytes of the storage.
 `gradients`: lists of Unix time in ns and position in `sets`; a set has lists of type and number of

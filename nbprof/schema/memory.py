@@ -107,7 +107,11 @@ SCHEMA: dict[str, list[Col]] = {
             "Results of the forward pass of which there is a gradient, or freed by the backward"
             " pass.",
         ),
-        size("inputs_bytes", "Inputs", "Batches made by a DataLoader in the process itself."),
+        size(
+            "inputs_bytes",
+            "Inputs",
+            "Batches made by a DataLoader or tf.data in the process itself.",
+        ),
         size(
             "temporaries_bytes",
             "Temporaries",

@@ -26,6 +26,7 @@ from nbprof.analysis.figures import mean, percent, ratio
 from nbprof.analysis.steps.bare import BareSteps
 from nbprof.analysis.steps.steps import counted
 from nbprof.analysis.table import stacked
+from nbprof.core.memory_roles import NOT_RECORDED, USE_UNKNOWN
 from nbprof.schema import frames
 
 STEP = "step_time"
@@ -87,8 +88,8 @@ class SideMemory:
         if moment == PLAN:
             return "no compiled program has a plan of its memory"
         if not self.has_allocations:
-            return "allocations were not recorded"
-        return "the use of the recorded allocations is unknown"
+            return NOT_RECORDED
+        return USE_UNKNOWN
 
 
 @dataclass

@@ -1,7 +1,8 @@
 """Memory by role: parameters, gradients, optimizer state, activations.
 
 What a block is used for is proven by the program's own tensors, where the recording has their
-addresses, or else by when it was allocated and freed. What is not proven is `UNKNOWN`.
+addresses, or else by when it was allocated and freed: `graph_roles` for the ops of TensorFlow, this
+module for those of PyTorch. What is not proven is `UNKNOWN`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
-from nbprof.analysis.memory import alive
+from nbprof.analysis.memory import alive, graph_roles
 from nbprof.analysis.memory.allocated_at import NO_CODE, Allocations, Code, lines
 from nbprof.analysis.memory.sample import sample
 from nbprof.core import nesting
@@ -32,6 +33,7 @@ from nbprof.core.memory_roles import (
 from nbprof.core.trace import Events, Int32s, Int64s
 from nbprof.dialects.gpu.known_tensors import AT_END, before_recording
 from nbprof.dialects.torchnames import is_input
+from nbprof.frameworks.register import TENSORFLOW
 from nbprof.schema import frames
 
 _NUMBER = {role: number for number, role in enumerate(IN_USE)}
@@ -91,7 +93,7 @@ def roles(
     peaks: list[pd.DataFrame] = []
     moments: list[pd.DataFrame] = []
     unfreed = located = frames.empty("memory.unfreed")
-    if len(timeline) and (len(activity.torch_ops) or len(activity.known_tensors)):
+    if len(timeline) and _has_evidence(activity):
         blocks = _Blocks(activity, timeline, events)
         unfreed = located = _unfreed(blocks, activity, timeline, events, NO_CODE)
         if code is not None:
@@ -107,6 +109,13 @@ def roles(
         unfreed,
         located,
     )
+
+
+def _has_evidence(activity: act.Activity) -> bool:
+    """True if something says what blocks are used for."""
+    if len(activity.torch_ops) or len(activity.known_tensors):
+        return True
+    return activity.framework is TENSORFLOW
 
 
 def _unfreed(
@@ -297,8 +306,17 @@ class _Blocks:
         self.role = np.full(len(self.begin), _UNKNOWN)
         ops = _Ops(activity)
         self.around = ops.around(event, events.lane[event], self.time, events.lane)
-        self._by_times(ops, self.around, timeline, is_allocation)
-        self._by_tensors()
+        # An allocation at the address of a block says that it was freed, but not where.
+        is_freed = np.append(~is_allocation, False)[self.end]
+        freed = np.where(is_freed, self.end, len(event))
+        if activity.framework is TENSORFLOW:
+            lifetimes = graph_roles.Lifetimes(self.memory[self.begin], self.begin, freed)
+            self.role = graph_roles.roles(lifetimes, activity, timeline, events)
+            self._by_tensors()
+            self.role = graph_roles.as_variables(self.role, lifetimes, timeline)
+        else:
+            self._by_times(ops, freed, timeline)
+            self._by_tensors()
 
     def _following(self) -> Int64s:
         """By event: the next one of the same address; the number of events where there is none."""
@@ -309,14 +327,12 @@ class _Blocks:
         following[order[:-1][same]] = order[1:][same]
         return following
 
-    def _by_times(
-        self, ops: _Ops, around: Int64s, timeline: pd.DataFrame, is_allocation: Bools
-    ) -> None:
-        """Roles by the ops in which blocks were allocated and freed."""
-        begin, count = self.begin, len(self.address)
-        # An allocation at the address of a block says that it was freed, but not where.
-        is_freed = np.append(~is_allocation, False)[self.end]
-        end = np.where(is_freed, self.end, count)
+    def _by_times(self, ops: _Ops, end: Int64s, timeline: pd.DataFrame) -> None:
+        """Roles by the ops in which blocks were allocated and freed; `end` is the event that freed
+        a block, the number of events where there is none.
+        """
+        begin, around, count = self.begin, self.around, len(self.address)
+        is_freed = end < count
         part, outermost = np.append(ops.part, -1), np.append(ops.outermost, -1)
         allocated_in, freed_in = around[begin], np.append(around, -1)[end]
         allocating_part, freed = part[allocated_in], part[freed_in]
@@ -473,6 +489,9 @@ class _Allocator:
         self._events = rows[has_total]
         self._rows = timeline.iloc[self._events]
         self._in_use = self._rows["in_use_bytes"].to_numpy(np.int64)
+        # Of an allocator that states its highest use, what is free is the rest of its limit.
+        free = self._rows["free_bytes"].astype("Int64")
+        self._reserved = free.mask(self._rows["lifetime_peak_bytes"].notna())
         self._blocks_here = np.flatnonzero(blocks.memory[blocks.begin] == memory)
         self._role = blocks.role[self._blocks_here]
         self._before = blocks.before(memory)
@@ -539,7 +558,7 @@ class _Allocator:
                 table[is_unknown],
             ]
         )
-        free = self._rows["free_bytes"].iloc[last]
+        free = self._reserved.iloc[last]
         if not pd.isna(free):
             reserved = pd.DataFrame(
                 {"role": [RESERVED], "bytes": [int(free)], "percent": [np.nan]}
@@ -553,7 +572,7 @@ class _Allocator:
         sizes = self._of_roles(drawn)
         rows = self._rows.iloc[drawn]
         columns = {column(role): sizes[number] for number, role in enumerate(IN_USE)}
-        columns[column(RESERVED)] = rows["free_bytes"].astype("Int64").array
+        columns[column(RESERVED)] = self._reserved.iloc[drawn].array
         return pd.DataFrame(
             {"time_ms": rows["time_ms"].to_numpy(), "step": rows["step"].array, **columns}
         )

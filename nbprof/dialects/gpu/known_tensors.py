@@ -18,6 +18,7 @@ from nbprof.core.trace import Int64s, Trace
 _FAMILIES = {
     "cpu": "CPU",
     "cuda": "GPU",
+    "gpu": "GPU",
     "hip": "GPU",
     "xpu": "XPU",
     "npu": "NPU",
@@ -26,7 +27,7 @@ _FAMILIES = {
     "mtia": "MTIA",
     "xla": "XLA",
 }
-"""Names of memories by the types of PyTorch's devices."""
+"""Names of memories by the types of devices, as PyTorch and TensorFlow have them."""
 AT_END = int(np.iinfo(np.int64).max)
 _Row = tuple[str, str, int, int, int]
 """Role, name of the memory, address, bytes, time in ps."""

@@ -25,7 +25,7 @@ from nbprof.dialects import around, sanity, sides
 from nbprof.dialects import notes as shared_notes
 from nbprof.dialects.environment import environment
 from nbprof.dialects.named_lanes import Lane, fill
-from nbprof.dialects.xplane import corrupt
+from nbprof.dialects.xplane import corrupt, variables
 from nbprof.dialects.xplane import cpu_ops as xplane_cpu_ops
 from nbprof.dialects.xplane import iterators as xplane_iterators
 from nbprof.dialects.xplane import notes as xplane_notes
@@ -123,6 +123,7 @@ def interpret(trace: Trace) -> act.Activity:
     tables.later("functions", lambda: functions(placed, tables))
     tables.later("environment", lambda: environment(trace))
     tables.later("allocations", lambda: allocations(placed, tables))
+    tables.later("known_tensors", lambda: variables.table(trace, tables))
     tables.later("framework", lambda: _framework(placed))
     tables.later("name_category", lambda: _name_categories(trace))
     tables.later("missing", lambda: _missing(placed, tables))

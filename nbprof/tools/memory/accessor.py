@@ -98,17 +98,24 @@ class Memory(View):
 
     @property
     def roles(self) -> pd.DataFrame:
-        """Memory by role at the peak of each allocator of PyTorch, most first.
+        """Memory by role at the peak of each allocator of PyTorch and TensorFlow, most first.
 
         Roles of memory in use add up to its bytes exactly; what no source proves is `unknown`.
-        Sources: the parameters, buffers, gradients and optimizer state of the program's own objects
-        where nbprof recorded it, by their addresses; in any trace the ops in which a block was
-        allocated and freed. Allocated in an optimizer's step and kept is its state; allocated by
-        the backward pass and there while an optimizer steps, or freed by `zero_grad`, is a
-        gradient; freed by the backward pass, or the result of an op that has a gradient, is an
-        activation; allocated and freed in one op or one pass is temporary.
+        Sources: the parameters, buffers and optimizer state of the program's own objects, and of
+        PyTorch the gradients, where nbprof recorded it, by their addresses; in any trace the ops in
+        which a block was allocated and freed. Of PyTorch, allocated in an optimizer's step and kept
+        is its state; allocated by the backward pass and there while an optimizer steps, or freed by
+        `zero_grad`, or of TensorFlow by an op of the optimizer, is a gradient; freed by the
+        backward pass, or the result of an op that has a gradient, is an activation; allocated and
+        freed in one op or one pass is temporary.
         Of tensors that were there before the recording it has the bytes of their storage, without
         what the allocator rounds up.
+
+        Of TensorFlow on a GPU, a recording says which op allocated a block, but rarely which one
+        freed it. There a block of a layer that is in use when the backward pass has begun is an
+        activation, and gradients are only the results of ops that compute those of filters and
+        biases; of other products, such as those of dense layers, the role is unknown. An op that
+        assigns to a variable may give it new memory: the old one counts until it is freed.
 
         Where nothing proves a role of an allocator's memory, as of JAX, the rows are of compiled
         programs: arguments, outputs, constants and temporaries at the peak that the compiler
@@ -121,6 +128,17 @@ class Memory(View):
         if not len(roles):
             return modules.roles(run.programs.memory_modules)
         return roles.copy()
+
+    @property
+    def roles_reason(self) -> str:
+        """Why `roles` is empty: allocations were not recorded, or nothing says what they are used
+        for. An empty text where it has rows.
+        """
+        from nbprof.core.memory_roles import NOT_RECORDED, USE_UNKNOWN
+
+        if len(self.roles):
+            return ""
+        return USE_UNKNOWN if self._there() else NOT_RECORDED
 
     @property
     def roles_over_time(self) -> pd.DataFrame:
