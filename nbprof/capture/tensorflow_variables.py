@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from nbprof.core import wire
 from nbprof.core.memory_roles import BUFFERS, OPTIMIZER_STATE, PARAMETERS, TENSORS
 
-_MOST_SECONDS = 1.0
+_MOST_SECONDS = 0.5
 """Time for all variables, the largest first: one takes about 0.7 ms."""
 _LEAST_BYTES_ON_CPU = 1 << 18
 """Smaller ones have memory of another allocator, which records nothing."""

@@ -11,6 +11,7 @@ from nbprof.analysis.advice.evidence import Evidence
 from nbprof.analysis.compiles import again
 from nbprof.core.compile_times import Compilation, Compilations
 from tests.analysis.test_advice import code
+from tests.analysis.test_advice import FUNCTIONS
 from tests.analysis.test_advice import found as advised
 from tests.analysis.test_advice_rules import traced
 
@@ -143,6 +144,9 @@ def test_first_compilations_are_no_finding():
     asked = {"framework": "JAX", "parts": {"compile": 20.0}}
     assert "compile" in advised(**asked).index
     assert "compile" not in advised(**asked, evidence=Evidence(compiled_first=True)).index
+    traced = {"functions": FUNCTIONS.assign(expensive_percent=99.0)}
+    assert "tf_function" in advised(**traced).index
+    assert "tf_function" not in advised(**traced, evidence=Evidence(compiled_first=True)).index
 
 
 @pytest.mark.parametrize(

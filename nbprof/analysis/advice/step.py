@@ -488,7 +488,8 @@ def _functions(facts: Facts, limit: Threshold) -> Found | None:
         return None
     # Functions that were traced once, all in one step, are those of another model whose training
     # begins with it.
-    if facts.evidence.tracing == 1 and (worst["tracings"] == 1).all():
+    traced_once = facts.evidence.tracing == 1 and (worst["tracings"] == 1).all()
+    if traced_once or facts.evidence.compiled_first:
         return None
     first = worst.iloc[0]
     text = (
