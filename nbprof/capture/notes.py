@@ -116,7 +116,7 @@ def steps_without_update(count: int) -> Note:
     """Steps that a GradScaler skipped."""
     return info(
         "steps_without_update",
-        f"{plural(count, 'step')} without an update: GradScaler found gradients that were not"
+        f"{plural(count, 'step')} without an update: loss scaling found gradients that were not"
         " finite",
     )
 

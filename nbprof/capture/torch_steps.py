@@ -7,18 +7,20 @@ over or a model is put into training mode.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import wraps
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any, NamedTuple
 
-from nbprof.capture import notes
+from nbprof.capture import deepspeed, notes
 from nbprof.capture.clock import StepClock
+from nbprof.capture.imports import ImportWatch
 from nbprof.capture.patches import Patches
 from nbprof.capture.torch_passes import CallSite, Pass, Passes, Visit
 from nbprof.capture.torch_tensors import KnownTensors
@@ -114,11 +116,14 @@ class _Optimizer:
         Counts optimizers, since Python reuses the identity of an object that is gone.
     created : int
         When it was created, Unix time in ns; 0 if unknown.
+    origin : str
+        How its steps are found.
     """
 
     ref: weakref.ref[Any]
     number: int
     created: int
+    origin: str = ORIGIN
 
     def parameters(self) -> set[int]:
         """Identities of the tensors that it updates; none once it is gone."""
@@ -198,6 +203,8 @@ class OptimizerSteps:
         self._evaluations: list[Pass] = []
         self.step_count = 0
         """Number of steps that optimizers have made."""
+        self._as_one: set[int] = set()
+        """Threads that are within `as_one`."""
 
     @property
     def reported_ns(self) -> int:
@@ -233,11 +240,24 @@ class OptimizerSteps:
         if not self._clock.in_step:
             self._clock.enter(KIND)
 
-    def stepped(self, optimizer: Any) -> None:
+    @contextlib.contextmanager
+    def as_one(self, optimizer: Any, origin: str) -> Iterator[None]:
+        """Let the steps of optimizers in the block, on this thread, be one step of `optimizer`."""
+        thread = threading.get_ident()
+        self._as_one.add(thread)
+        try:
+            yield
+        finally:
+            self._as_one.discard(thread)
+        self._safely(lambda: self.stepped(optimizer, origin))
+
+    def stepped(self, optimizer: Any, origin: str = ORIGIN) -> None:
         """An optimizer has made a step, on the thread that calls this."""
         with self._lock:
             self.step_count += 1
             thread = threading.get_ident()
+            if thread in self._as_one:
+                return
             if self.recorded_thread and thread != self.recorded_thread:
                 self.elsewhere = True
             clock = self._clock
@@ -246,6 +266,7 @@ class OptimizerSteps:
                 now = time.time_ns()
                 self._passes.stepped()
                 stepping = self._optimizer(optimizer)
+                stepping.origin = origin
                 self._stepped((thread, stepping.number), stepping, now)
                 self._created_at = 0
                 if self._current is stepping:
@@ -342,7 +363,7 @@ class OptimizerSteps:
                 mark.thread = threading.get_native_id()
         self._boundary_ns = time_ns
         try:
-            clock.end(KIND, origin=ORIGIN)
+            clock.end(KIND, origin=self._current.origin if self._current else ORIGIN)
         finally:
             self._boundary_ns = 0
         self._last = None
@@ -438,7 +459,18 @@ class OptimizerSteps:
         self._hook_models(torch, patches)
         self._hook_loaders(patches)
         self._hook_scalers(patches)
+        self._hook_engines(patches)
         return handle
+
+    def _hook_engines(self, patches: Patches) -> None:
+        """Hook DeepSpeed, which may be imported after PyTorch."""
+
+        def arrived(module: ModuleType) -> None:
+            self._safely(lambda: deepspeed.hook(module, patches, self))
+
+        watch = ImportWatch({deepspeed.MODULE: arrived})
+        watch.install()
+        patches.on_restore(watch.remove)
 
     def _hook_creation(self, kind: Any, patches: Patches) -> None:
         original = kind.__init__
