@@ -638,14 +638,15 @@ class Profile:
 
         Key figures that are known become metrics, such as `nbprof/step_time_ms`, those of
         `nbprof.compare(a, b).figures`. MLflow gets the report and `nbprof.brief` as artifacts,
-        Weights & Biases the report as a panel and both as an artifact; TensorBoard shows the brief
-        as text, and the report is saved in the folder `nbprof` next to its events.
+        Weights & Biases the report as a panel and both as an artifact; Aim shows the brief as text
+        and gets the report as an artifact; TensorBoard shows the brief as text, and the report is
+        saved in the folder `nbprof` next to its events.
 
         Parameters
         ----------
         tracker : module, run or SummaryWriter
-            The module `mlflow`, the module `wandb` or a run of it, or a `SummaryWriter` of
-            `torch.utils.tensorboard` or `tensorboardX`.
+            The module `mlflow`, the module `wandb` or a run of it, a `Run` of Aim with an
+            `artifacts_uri`, or a `SummaryWriter` of `torch.utils.tensorboard` or `tensorboardX`.
         step : int, optional
             The step of the training that the metrics are logged at.
         redact : bool or path

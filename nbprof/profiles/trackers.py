@@ -1,4 +1,4 @@
-"""A profile in an experiment tracker: MLflow, Weights & Biases, or TensorBoard."""
+"""A profile in an experiment tracker: MLflow, Weights & Biases, Aim, or TensorBoard."""
 
 from __future__ import annotations
 
@@ -91,11 +91,13 @@ def _writer(tracker: Any) -> Callable[[Any, Logged, int | None], None]:
         return _to_mlflow
     if package == "wandb":
         return _to_wandb
+    if package == "aim" and owner is not tracker:
+        return _to_aim
     if hasattr(tracker, "add_scalar") and hasattr(tracker, "add_text"):
         return _to_tensorboard
     raise NbprofError(
         f"nbprof cannot log to {type(tracker).__name__}: pass the module mlflow, the module wandb"
-        " or a run of it, or a SummaryWriter of TensorBoard"
+        " or a run of it, a Run of Aim, or a SummaryWriter of TensorBoard"
     )
 
 
@@ -124,6 +126,21 @@ def _to_wandb(tracker: Any, logged: Logged, step: int | None) -> None:
     with artifact.new_file(BRIEF) as file:
         file.write(logged.brief)
     run.log_artifact(artifact)
+
+
+def _to_aim(run: Any, logged: Logged, step: int | None) -> None:
+    from aim import Text
+
+    if not run.artifacts_uri:
+        raise NbprofError(
+            "the run of Aim has no folder for the report: call"
+            " run.set_artifacts_uri('file:///...') first"
+        )
+    for name, value in logged.metrics.items():
+        run.track(value, name=name, step=step)
+    run.track(Text(logged.brief), name=f"{FOLDER}/brief", step=step)
+    # The report is gone when this returns.
+    run.log_artifact(str(logged.report), name=f"{FOLDER}/{REPORT}", block=True)
 
 
 def _to_tensorboard(writer: Any, logged: Logged, step: int | None) -> None:

@@ -96,6 +96,19 @@ def test_something_else_is_refused(profile, tracker):
         profile.log_to(tracker)
 
 
+def test_a_run_of_aim_without_a_folder_for_artifacts_is_refused(profile, monkeypatch):
+    class Run:
+        __module__ = "aim.sdk.run"
+        artifacts_uri = None
+
+    monkeypatch.setitem(sys.modules, "aim", package("aim", Text=str))
+    # It has no `track`: nothing is logged before.
+    with pytest.raises(NbprofError, match=r"no folder for the report: call run\.set_artifacts_uri"):
+        profile.log_to(Run())
+    with pytest.raises(NbprofError, match="cannot log to module: pass .* a Run of Aim"):
+        profile.log_to(sys.modules["aim"])
+
+
 class Writer:
     def __init__(self, folder):
         self.log_dir, self.scalars, self.texts = str(folder), {}, {}
@@ -190,3 +203,21 @@ def test_tensorboard_itself(profile, expected, tmp_path):
         (scalar,) = events.Scalars(name)
         assert (scalar.step, scalar.value) == (3, pytest.approx(value))
     assert events.Tags()["tensors"] == ["nbprof/text_summary"]
+
+
+def test_aim_itself(profile, expected, tmp_path):
+    aim = installed("aim")
+    context = importlib.import_module("aim.storage.context").Context({})
+    run = aim.Run(repo=str(tmp_path), system_tracking_interval=None, capture_terminal_logs=False)
+    try:
+        run.set_artifacts_uri((tmp_path / "artifacts").as_uri())
+        profile.log_to(run, step=3)
+        for name, value in expected.items():
+            (row,) = run.get_metric(name, context).dataframe().to_dict("records")
+            assert (row["step"], row["value"]) == (3, pytest.approx(value))
+        text = run.get_text_sequence("nbprof/brief", context)
+        assert text.values.last_value().data == nbprof.brief(profile)
+        report = tmp_path / "artifacts" / run.hash / "nbprof" / "report.html"
+        assert "<html" in report.read_text("utf-8")
+    finally:
+        run.close()
