@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from nbprof.capture import ranks
 from nbprof.capture.experiments.requests import ARGUMENT, BUDGET_S, check_try
 from nbprof.capture.options import ALL, Options, options_of, signature
 from nbprof.capture.origin import BLOCK, PROCESSES, Rerun, Unrepeatable
@@ -22,6 +23,7 @@ from nbprof.core.garbage import importing
 
 if TYPE_CHECKING:
     from nbprof.capture.script.of_cell import Processes
+    from nbprof.capture.script.of_rank import BlockOfRank
     from nbprof.capture.session import Session
     from nbprof.profiles.profile import Profile
     from nbprof.sources.recording import Recording
@@ -36,6 +38,9 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
 
     An exception in the block propagates as if nbprof were not there, and what was recorded up to
     then is kept.
+
+    In the ranks of a job (``torchrun``, Ray Train), the first block of each rank becomes a host of
+    one run, the second of another; the object has its own rank, and `nbprof.load` all of them.
 
     As a decorator of functions, methods and generators, synchronous or asynchronous, it records
     each call as a separate run; `function.profile` is the last one. A process has one recording at
@@ -87,6 +92,7 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
         self._options = options_of(options)
         self._session: Session | None = None
         self._processes: Processes | None = None
+        self._member: BlockOfRank | None = None
         self._several = False
         self._reason = "the block has not run yet"
         self.result: Profile | None = None
@@ -117,7 +123,11 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
         from nbprof.capture.session import Session
 
         self._reason = "the block has not ended yet"
-        self._session = Session(self._options)
+        member = self._member = _as_rank(self._options)
+        self._session = Session(self._options, on_step=member.stepped if member else None)
+        if member is not None:
+            self._session.windows.member = member
+            self._session.called = member.unit
         if self._options.children:
             from nbprof.capture.script.of_cell import Processes
 
@@ -152,6 +162,9 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
         recording = session.stop(error)
         joint = processes.end(recording, error) if processes is not None else None
         recording, self._several = joint or recording, joint is not None
+        member, self._member = self._member, None
+        if member is not None:
+            member.end(recording, error)
         for note in session.elsewhere:
             warnings.warn(f"nbprof: {note.text}", RuntimeWarning, stacklevel=stacklevel)
         later = None
@@ -223,6 +236,16 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
         if self.result is None:
             return f"<nbprof.profile: {self._reason}>"
         return repr(self.result)
+
+
+def _as_rank(options: Options) -> BlockOfRank | None:
+    """Join the other ranks of a job, which record into one run; None without a job."""
+    position = ranks.position()
+    if position is None or position.size == 1:
+        return None
+    from nbprof.capture.script.of_rank import join
+
+    return join(position, options)
 
 
 profile.__signature__ = signature(after={"try_": "", "budget": BUDGET_S})  # type: ignore[attr-defined]  # for completion and help

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nbprof.core.errors import NbprofError
-from nbprof.core.files import LIMIT_BYTES
+from nbprof.core.files import LIMIT_BYTES, some
 from nbprof.core.garbage import collection_paused
 from nbprof.formats.msprof.export import exported
 from nbprof.profiles import live
@@ -150,6 +150,10 @@ def read(
 def open_recording(recording: Recording, progress: Callable[[str], None] | None = None) -> Profile:
     """The profile of a recording that was just stopped; it becomes `nbprof.last`."""
     files = exported(lambda: find(recording.path), progress)
+    if recording.rank is not None:
+        # Other ranks may be writing theirs.
+        name = f"rank{recording.rank}."
+        files = some(files, [at for at, file in enumerate(files.files) if name in file.name])
     profile = Profile(
         Run.read(files, capture=recording.info, progress=progress, keep=not recording.temporary)
     )
