@@ -32,7 +32,7 @@ class Steps(Protocol):
 
     skipped: int
 
-    def as_one(self, optimizer: Any, origin: str) -> AbstractContextManager[None]:
+    def single_step(self, optimizer: Any, origin: str) -> AbstractContextManager[None]:
         """Let the steps of optimizers in the block be one step of `optimizer`."""
 
 
@@ -47,7 +47,7 @@ def hook(module: ModuleType, patches: Patches, steps: Steps) -> None:
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         before = self.skipped_steps
-        with steps.as_one(getattr(self, "basic_optimizer", None) or self, ORIGIN):
+        with steps.single_step(getattr(self, "basic_optimizer", None) or self, ORIGIN):
             result = original(self, *args, **kwargs)
             steps.skipped += self.skipped_steps - before
         return result

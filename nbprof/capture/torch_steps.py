@@ -203,8 +203,8 @@ class OptimizerSteps:
         self._evaluations: list[Pass] = []
         self.step_count = 0
         """Number of steps that optimizers have made."""
-        self._as_one: set[int] = set()
-        """Threads that are within `as_one`."""
+        self._in_step: set[int] = set()
+        """Threads that are within `single_step`."""
 
     @property
     def reported_ns(self) -> int:
@@ -241,14 +241,14 @@ class OptimizerSteps:
             self._clock.enter(KIND)
 
     @contextlib.contextmanager
-    def as_one(self, optimizer: Any, origin: str) -> Iterator[None]:
+    def single_step(self, optimizer: Any, origin: str) -> Iterator[None]:
         """Let the steps of optimizers in the block, on this thread, be one step of `optimizer`."""
         thread = threading.get_ident()
-        self._as_one.add(thread)
+        self._in_step.add(thread)
         try:
             yield
         finally:
-            self._as_one.discard(thread)
+            self._in_step.discard(thread)
         self._safely(lambda: self.stepped(optimizer, origin))
 
     def stepped(self, optimizer: Any, origin: str = ORIGIN) -> None:
@@ -256,7 +256,7 @@ class OptimizerSteps:
         with self._lock:
             self.step_count += 1
             thread = threading.get_ident()
-            if thread in self._as_one:
+            if thread in self._in_step:
                 return
             if self.recorded_thread and thread != self.recorded_thread:
                 self.elsewhere = True
