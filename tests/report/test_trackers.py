@@ -105,7 +105,7 @@ def test_a_run_of_aim_without_a_folder_for_artifacts_is_refused(profile, monkeyp
     # It has no `track`: nothing is logged before.
     with pytest.raises(NbprofError, match=r"no folder for the report: call run\.set_artifacts_uri"):
         profile.log_to(Run())
-    with pytest.raises(NbprofError, match="cannot log to module: pass .* a Run of Aim"):
+    with pytest.raises(NbprofError, match=r"cannot log to module: pass .* a Run of Aim"):
         profile.log_to(sys.modules["aim"])
 
 
