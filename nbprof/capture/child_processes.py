@@ -54,12 +54,22 @@ class ChildProcesses:
 
     def waited_for(self) -> list[str]:
         """The names of those that it waited for until they ended, if that took most of the time."""
-        passed = time.monotonic() - self._began
         waited = self._looks and self._with >= _WITH * self._looks
-        if not waited or passed < _LEAST_S or _cpu_s() - self._cpu > _OWN * passed:
+        if not waited or not self._idle():
             return []
         running = _children()
         return list(dict.fromkeys(n for pid, n in self._names.items() if pid not in running))
+
+    def waited_with_ray(self) -> bool:
+        """Return whether this process only waited, and has a cluster of Ray, which starts its
+        workers by a program of its own.
+        """
+        ray = sys.modules.get("ray")
+        return ray is not None and self._idle() and bool(ray.is_initialized())
+
+    def _idle(self) -> bool:
+        passed = time.monotonic() - self._began
+        return passed >= _LEAST_S and _cpu_s() - self._cpu <= _OWN * passed
 
 
 def _cpu_s() -> float:

@@ -60,6 +60,15 @@ def children_not_recorded(names: Sequence[str], by: str) -> Note:
     return warning("children_not_recorded", text)
 
 
+def ray_workers_not_recorded() -> Note:
+    """The program did nothing but wait, with Ray running."""
+    text = (
+        "What workers of Ray do is not recorded here: nbprof.profile(logdir=...) in the function"
+        " that they run records it."
+    )
+    return warning("ray_workers_not_recorded", text)
+
+
 def children_refused(why: str) -> Note:
     """`children` has no effect."""
     return warning("children_not_recorded", f"Its processes are not recorded: {why}.")

@@ -264,11 +264,13 @@ class Windows:
     def _note_waiting(self) -> None:
         """Say what the program waited for, if that is all it did here."""
         children, self._child_processes = self._child_processes, None
-        recorded = getattr(self.member, "follows", False)
-        if children is None or recorded or self.clock.marked > self._since.marked:
+        if children is None or self.clock.marked > self._since.marked:
             return
         with contextlib.suppress(Exception):
-            if names := children.waited_for():
+            if children.waited_with_ray():
+                self.notes.append(notes.ray_workers_not_recorded())
+            recorded = getattr(self.member, "follows", False)
+            if not recorded and (names := children.waited_for()):
                 self.notes.append(notes.children_not_recorded(names, self.by))
 
     def _grew(self, grown: int) -> None:

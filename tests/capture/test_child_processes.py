@@ -101,6 +101,28 @@ def test_processes_are_named_and_helpers_are_not(recorded):
     assert "children_not_recorded" not in keys(recorded(pool))
 
 
+@pytest.mark.usefixtures("idle")
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_cell_that_waits_while_ray_runs_is_told_how_to_record_its_workers(
+    recorded, monkeypatch, runs
+):
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: runs))
+    found = recorded(lambda: time.sleep(1))
+    assert ("ray_workers_not_recorded" in keys(found)) is runs
+
+
+def test_a_cell_that_works_while_ray_runs_is_not(recorded, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: True))
+    end = time.monotonic() + 1
+
+    def work():
+        while time.monotonic() < end:
+            sum(range(1000))
+
+    monkeypatch.setattr(child_processes, "_cpu_s", time.monotonic)
+    assert "ray_workers_not_recorded" not in keys(recorded(work))
+
+
 @LINUX
 def test_a_cell_with_steps_is_not_told(recorded):
     def work():

@@ -96,6 +96,7 @@ ALL = [
     *notes.gpu_not_recorded(["CUPTI initialization failed"]),
     notes.children_not_recorded(["python train.py"], "cell"),
     notes.children_not_recorded(["Process-1", "Process-2"], "script"),
+    notes.ray_workers_not_recorded(),
     notes.children_refused("the run is not saved"),
     notes.children_still_run(2, "cell", "logs/run"),
 ]
