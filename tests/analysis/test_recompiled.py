@@ -10,8 +10,7 @@ import pytest
 from nbprof.analysis.advice.evidence import Evidence
 from nbprof.analysis.compiles import again
 from nbprof.core.compile_times import Compilation, Compilations
-from tests.analysis.test_advice import code
-from tests.analysis.test_advice import FUNCTIONS
+from tests.analysis.test_advice import FUNCTIONS, code
 from tests.analysis.test_advice import found as advised
 from tests.analysis.test_advice_rules import traced
 
