@@ -33,8 +33,10 @@ $(VENV)/.demo: $(BIN)/python pyproject.toml hatch_build.py package-lock.json $(N
 	rm -f $(VENV)/.test
 	touch $@
 
+# An editable install links the folder of the extension, so the next one finds the file there that the wheel adds.
 $(VENV)/.test: $(BIN)/python pyproject.toml package-lock.json
 	npm ci --no-audit --no-fund
+	rm -f nbprof/labextension/install.json
 	$(BIN)/python -m pip install --quiet -e ".[test]"
 	rm -f $(VENV)/.demo
 	touch $@ $(VENV)/.native
