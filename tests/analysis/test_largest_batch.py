@@ -19,7 +19,10 @@ from nbprof.core.trace import Module
 from nbprof.hlo import buffers
 from nbprof.hlo.buffers import Assignment
 from nbprof.hlo.hlo import Program
-from tests.support.xspace import chunk
+from nbprof.tools.memory_viewer import payload as memory_viewer
+from tests.support import hlo
+from tests.support.build import profile
+from tests.support.xspace import PlaneWriter, chunk, xspace
 
 BATCH = 8
 Tree = Any
@@ -34,6 +37,7 @@ TOKENS = {
     "embed": array(1000, 64),
     "layers": {name: array(4, 64, 64) for name in ("q", "k", "v", "o")},
 }
+X = array(256, 64)
 FILTERS = {"first": array(3, 3, 3, 16), "head": array(16, 10)}
 
 
@@ -187,8 +191,8 @@ def contrastive(params: Tree, x: jax.Array) -> jax.Array:
     ("function", "arguments", "reason"),
     [
         # The argument is a data set.
-        (slice_of, (LAYERS, array(256, 64), array(dtype=jnp.int32)), "`x` is read in parts"),
-        (epoch, (LAYERS, array(256, 64)), "`x` is read in parts"),
+        (slice_of, (LAYERS, X, array(dtype=jnp.int32)), "`x` is read in parts"),
+        (epoch, (LAYERS, X), "`x` is read in parts"),
         (contrastive, (LAYERS, array(96, 64)), "several dimensions of the batch's size, 96"),
         (
             lambda w, x: x @ w,
@@ -236,3 +240,23 @@ def test_the_column_of_programs():
     more = row(built.peak - 5, {("a", 1): 2.0})
     assert pd.isna(more["largest_batch"])
     assert more["batch_note"] == "The memory of the device is unknown."
+
+
+def test_program_memory_shows_it_with_its_assumptions(tmp_path):
+    built = compiled(predict, LAYERS, array(BATCH, 64))
+    device = PlaneWriter("/device:TPU:0", {"device_type_string": "TPU v4", "memory_size": 2**34})
+    programs = hlo.metadata_plane(
+        **{"jit_predict(1)": (1, built.data), "jit_add(2)": (2, compiled(jnp.add, X, X).data)}
+    )
+    run = profile(tmp_path, xspace(device, programs)).run
+    spaces = {module.name: module.spaces[0] for module in memory_viewer.payload(run).modules}
+    predicting, adding = spaces["jit_predict(1)"], spaces["jit_add(2)"]
+    figures = {name: {each.key: each for each in shown.figures} for name, shown in spaces.items()}
+    figure = figures["jit_predict(1)"]["largest_batch"]
+    unknown = figures["jit_add(2)"]["largest_batch"]
+    capacity = 2**34
+    assert figure.value == largest(built, capacity).largest > 2**20
+    assert figure.note == f"{figure.value / BATCH:,.0f} times 8; see the note"
+    assert f"Largest batch: {largest(built, capacity).note}" in predicting.notes
+    assert unknown.value is None
+    assert adding.notes[-1].startswith("Largest batch: Nothing tells a batch")
