@@ -9,12 +9,12 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from nbprof.capture import notes, torch_npu, torch_trace
+from nbprof.capture import notes, torch_generation, torch_npu, torch_trace
 from nbprof.capture.clock import WAIT, ContextSpan, Marker, Span, StepClock
 from nbprof.capture.describe import keras_version
 from nbprof.capture.hidden_calls import HiddenCalls
@@ -71,6 +71,7 @@ class TorchBackend:
         self._starting = False
         self._history: AllocatorHistory | None = None
         self._tensors: KnownTensors | None = None
+        self._hook_generation: Callable[[], bool] | None = None
         self._steps: OptimizerSteps | None = None
         self._notes: list[Note] = []
         self.starts_threads = False
@@ -362,6 +363,8 @@ class TorchBackend:
             steps.other_thread = notes.npu_optimizer_thread_not_recorded()
         patches.on_restore(steps.hook(self._torch, patches).remove)
         self._hook_profilers(patches, give_way)
+        self._hook_generation = partial(torch_generation.hook, patches, lambda: self._tensors)
+        self._note_tensors(self._tensors)
         steps.begin()
 
     def _note_tensors(self, tensors: KnownTensors | None) -> None:
@@ -369,6 +372,9 @@ class TorchBackend:
         self._tensors = tensors
         if self._steps is not None:
             self._steps.tensors = tensors
+        # Models may be imported between the begin of a cell and that of a recording.
+        if tensors is not None and self._hook_generation is not None and self._hook_generation():
+            self._hook_generation = None
 
     def _hook_npu(self, patches: Patches, give_way: Callable[[], None]) -> None:
         """Give way to the user's own profiler of ``torch_npu``."""

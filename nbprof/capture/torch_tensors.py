@@ -1,4 +1,4 @@
-"""Addresses of parameters, gradients and the state of optimizers, by the objects themselves.
+"""Addresses of parameters, gradients, optimizer state and caches, by the objects themselves.
 
 Their addresses go into the trace, where the allocator's events have the same. No tensor is kept
 alive, and nothing of a tensor is read but where its storage is.
@@ -11,14 +11,31 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from nbprof.core.memory_roles import BUFFERS, OPTIMIZER_STATE, PARAMETERS
+from nbprof.core.memory_roles import BUFFERS, KV_CACHE, OPTIMIZER_STATE, PARAMETERS
 
 _MOST_GRADIENTS = 50_000
 """Gradients that are noted while a recording runs, counted anew each time."""
+_MOST_CACHED = 50_000
+"""Keys and values that are noted while a recording runs, counted anew each time."""
 _DEPTH = 4
 """Containers in containers of an optimizer's state that are looked into."""
+
+_CACHES_OF_CACHE = ("self_attention_cache", "cross_attention_cache")
+_KEYS_AND_VALUES = frozenset(
+    (
+        "keys",
+        "values",
+        "_quantized_keys",
+        "_quantized_values",
+        "key_cache",
+        "value_cache",
+        "_quantized_key_cache",
+        "_quantized_value_cache",
+    )
+)
+"""Attributes of a cache of transformers, or of its layers."""
 
 _Storage = tuple[str, int, int, int]
 """Type and number of the device, address and bytes of a storage."""
@@ -36,7 +53,9 @@ class KnownTensors:
         self._torch = torch
         self._sets: dict[tuple[_Storage, ...], int] = {}
         self._seen: list[tuple[int, int]] = []
+        self._cached: list[tuple[int, int]] = []
         self._left = _MOST_GRADIENTS
+        self._left_of_caches = _MOST_CACHED
         self._steps: dict[int, int] = {}
         """Steps of each optimizer so far, by its identity."""
 
@@ -52,15 +71,33 @@ class KnownTensors:
         except Exception:
             self._left = 0
 
+    def generated(self, arguments: Mapping[str, Any]) -> None:
+        """Note the keys and values in the arguments of the call that generates the next token.
+        Never raises.
+        """
+        if self._left_of_caches <= 0:
+            return
+        try:
+            caches = [each for each in arguments.values() if isinstance(each, cache_class())]
+            storages = tuple(dict.fromkeys(map(self._storage_of, _keys_and_values(caches))))
+            cached = tuple(storage for storage in storages if storage is not None)
+            if cached:
+                self._left_of_caches -= len(cached)
+                number = self._sets.setdefault(cached, len(self._sets))
+                self._cached.append((time.time_ns(), number))
+        except Exception:
+            self._left_of_caches = 0
+
     def end(self) -> str:
         """The addresses, as JSON for the trace (`nbprof.core.memory_roles.TENSORS`)."""
-        modules, optimizers = _live(self._torch)
+        modules, optimizers, caches = _live(self._torch)
         self._left = _MOST_GRADIENTS
         self._note(optimizers, modules)
         tensors: dict[_Storage, str] = {}
         for role, objects in (
             (OPTIMIZER_STATE, _states(optimizers)),
             (BUFFERS, _members(modules, "_buffers")),
+            (KV_CACHE, _keys_and_values(caches)),
             (PARAMETERS, _members(modules, "_parameters")),
             (PARAMETERS, _parameters(optimizers)),
         ):
@@ -73,6 +110,7 @@ class KnownTensors:
             {
                 "tensors": [[role, *storage] for storage, role in tensors.items()],
                 "gradients": self._seen,
+                "caches": self._cached,
                 "sets": list(self._sets),
             }
         )
@@ -121,10 +159,23 @@ def _fake() -> Any:
     return getattr(sys.modules.get("torch._subclasses.fake_tensor"), "FakeTensor", ())
 
 
-def _live(torch: Any) -> tuple[list[Any], list[Any]]:
-    """All modules and optimizers that there are, whoever holds them."""
-    bases = torch.nn.Module, torch.optim.Optimizer
-    objects: tuple[list[Any], list[Any]] = [], []
+def cache_class() -> Any:
+    """The base class of caches of transformers; no class as long as they are not imported."""
+    return getattr(sys.modules.get("transformers.cache_utils"), "Cache", ())
+
+
+class _Live(NamedTuple):
+    """Objects that there are, whoever holds them."""
+
+    modules: list[Any]
+    optimizers: list[Any]
+    caches: list[Any]
+
+
+def _live(torch: Any) -> _Live:
+    """All modules, optimizers and caches."""
+    bases = torch.nn.Module, torch.optim.Optimizer, cache_class()
+    objects = _Live([], [], [])
     kinds: dict[type, int] = {}
     for each in gc.get_objects():
         kind = type(each)
@@ -134,6 +185,17 @@ def _live(torch: Any) -> tuple[list[Any], list[Any]]:
         if number < len(bases):
             objects[number].append(each)
     return objects
+
+
+def _keys_and_values(caches: Iterable[Any]) -> Iterator[Any]:
+    """The tensors of caches: in their layers, or before transformers 4.54 in lists."""
+    for cache in caches:
+        held = vars(cache)
+        yield from _keys_and_values(held[name] for name in _CACHES_OF_CACHE if name in held)
+        for owner in (cache, *held.get("layers", ())):
+            attributes = getattr(owner, "__dict__", {})
+            for name in _KEYS_AND_VALUES & attributes.keys():
+                yield from _tensors_in(attributes[name], _DEPTH)
 
 
 def _members(modules: Iterable[Any], name: str) -> Iterator[Any]:

@@ -13,6 +13,8 @@ MOST_EARLIER = 500
 """Compilations from before a recording that it stores at most."""
 LONGEST = 400
 """Characters of each text."""
+LONGEST_BREAKS = 4_000
+"""Characters of the graph breaks of a compilation."""
 _LONGEST_PATH = 1_000
 _LATEST_NS = 2**62
 
@@ -57,7 +59,7 @@ class Compilation:
     argument, before, after : str
         What differs from an earlier compilation, where the recorder saw the values.
     breaks : str
-        Graph breaks in it: lines of ``file:line: reason``.
+        Graph breaks in it: lines of ``file:line: reason``; a last line counts those left out.
     number : str
         As Dynamo numbers it in traces: ``2/0``; "" of other frameworks.
     """
@@ -107,6 +109,18 @@ class Compilations:
 def short(text: str) -> str:
     """A text, truncated as in a row."""
     return text[:LONGEST]
+
+
+def listed(lines: Iterable[str]) -> str:
+    """Different lines as one text: as many as fit into `LONGEST_BREAKS`, and how many more."""
+    different = list(dict.fromkeys(lines))
+    length = 0
+    for number, line in enumerate(different):
+        length += len(line) + 1
+        # The last line needs room as well.
+        if length > LONGEST_BREAKS - 40:
+            return "\n".join([*different[:number], f"and {len(different) - number:,} more"])
+    return "\n".join(different)
 
 
 def packed(
@@ -168,6 +182,10 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and len(value) <= LONGEST
 
 
+def _is_breaks(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST_BREAKS
+
+
 def _is_path(value: object) -> bool:
     return isinstance(value, str) and len(value) <= _LONGEST_PATH
 
@@ -185,7 +203,6 @@ _TEXTS = (
     "argument",
     "before",
     "after",
-    "breaks",
     "number",
 )
 _COUNTS = ("line", "start_ns", "duration_ns", "step", "trace_ns", "lower_ns", "compile_ns")
@@ -193,5 +210,6 @@ _CHECKS: dict[str, Callable[[object], bool]] = {
     **dict.fromkeys(_TEXTS, _is_text),
     **dict.fromkeys(_COUNTS, _is_count),
     "file": _is_path,
+    "breaks": _is_breaks,
     "state": _is_state,
 }

@@ -10,6 +10,7 @@ ACTIVATIONS = "activations"
 INPUTS = "inputs"
 TEMPORARIES = "temporaries"
 COMMUNICATION = "communication"
+KV_CACHE = "KV cache"
 UNKNOWN = "unknown"
 RESERVED = "reserved, not allocated"
 ARGUMENTS = "arguments"
@@ -25,6 +26,7 @@ IN_USE = (
     INPUTS,
     TEMPORARIES,
     COMMUNICATION,
+    KV_CACHE,
     UNKNOWN,
 )
 """Roles of memory in use, which add up to it; in the order in which they are stacked."""
@@ -39,9 +41,10 @@ USE_UNKNOWN = "the use of the recorded allocations is unknown"
 TENSORS = "nbprof_tensors"
 """Key of the metadata of a PyTorch trace, and of a fact in a file of TensorFlow: the tensors of
 models and optimizers that were alive when the recording ended, and of PyTorch the gradients then
-and at the end of some optimizer steps.
+and at the end of some optimizer steps, and the keys and values that a model has cached after each
+token that it generated.
 
 `tensors`: lists of role, type and number of the device, address and bytes of the storage.
-`gradients`: lists of Unix time in ns and position in `sets`; a set has lists of type and number of
-the device, address and bytes.
+`gradients` and `caches`: lists of Unix time in ns and position in `sets`; a set has lists of type
+and number of the device, address and bytes.
 """

@@ -331,9 +331,10 @@ class Profile:
         be one, such as kernels that are not fused, is not known. Ops, kernels and time are NA where
         the trace does not show the compiled code on both sides, as with backends that run the ops
         of a graph one by one (`eager`; `aot_eager` without gradients). All of it is NA where the
-        break happened in no counted step, or where something was compiled each time. Functions that
-        were compiled before the recording are included if they ran in it: the latest 500 parts of
-        functions behind breaks, with the reason if it is among Dynamo's latest 1,000.
+        break happened in no counted step, or where something was compiled each time; `cost_reason`
+        says which. Functions that were compiled before the recording are included if they ran in
+        it: the latest 500 parts of functions behind breaks, with the reason if it is among Dynamo's
+        latest 1,000.
         """
         return self.run.graph_breaks.copy()
 

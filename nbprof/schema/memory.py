@@ -118,6 +118,11 @@ SCHEMA: dict[str, list[Col]] = {
             "Allocated and freed in one op, one forward or backward pass, or one optimizer step.",
         ),
         size("communication_bytes", "Communication", "Allocated by collectives."),
+        size(
+            "kv_cache_bytes",
+            "KV cache",
+            "Keys and values that a model of transformers keeps while it generates.",
+        ),
         size("unknown_bytes", "Unknown", "In use; nothing proves what for."),
         size(
             "reserved_not_allocated_bytes",

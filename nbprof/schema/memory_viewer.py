@@ -57,6 +57,25 @@ SCHEMA: dict[str, list[Col]] = {
             "Device memory minus the peak of this program alone; negative if it does not fit.",
             "Int64",
         ),
+        count(
+            "batch",
+            "Batch",
+            "First dimension of the arguments that seem to be the batch, per device; missing if"
+            " unknown.",
+            "Int64",
+        ),
+        count(
+            "largest_batch",
+            "Largest batch",
+            "Largest multiple of the batch that is sure to fit, as far as the assumptions in"
+            " `batch_note` hold; missing if unknown.",
+            "Int64",
+        ),
+        text(
+            "batch_note",
+            "About the batch",
+            "Assumptions behind the largest batch, or why there is none.",
+        ),
         Col(
             "time_ms",
             "float64",

@@ -180,6 +180,7 @@ SCHEMA: dict[str, list[Col]] = {
             "Time of the host there: from the end of the compiled code of one graph to the begin of"
             " that of the next, guards included.",
         ),
+        text("cost_reason", "Why no cost", "Why its cost is unknown; empty if it is known."),
     ],
     "tried": [
         text("experiment", "Experiment", "Name of the experiment, for --try."),

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from nbprof import load
+from nbprof.analysis.compiles import breaks, regions
+from nbprof.core import compile_times
 from nbprof.core.compile_times import Compilation, packed
 
 PLANTED = "step"
@@ -89,6 +91,7 @@ def test_time_and_ops_between_two_graphs(tmp_path, compiled):
     assert row["ms_per_step"] == pytest.approx(0.2)
     assert row["ops_per_step"] == 2
     assert np.isnan(row["kernels_per_step"])
+    assert row["cost_reason"] == ""
 
 
 def test_a_break_in_some_steps_costs_less_per_step(tmp_path):
@@ -166,24 +169,47 @@ def test_a_part_between_two_breaks_without_a_graph(tmp_path, has_graph, ms):
 
 
 @pytest.mark.parametrize(
-    ("more", "compiles", "per_step"),
+    ("more", "compiles", "per_step", "reason"),
     [
         # The ops of a graph run one by one: where it ends is unknown.
-        ({"compiled": "aten::linear"}, {}, 1),
+        ({"compiled": "aten::linear"}, {}, 1, regions.NO_GRAPH),
         # What is compiled there is a cost of its own.
-        ({"compiling": True}, {}, np.nan),
+        ({"compiling": True}, {}, np.nan, regions.COMPILING),
         # The graph is another one's.
-        ({}, {"number": "4/0"}, np.nan),
-        ({}, {"number": ""}, np.nan),
+        ({}, {"number": "4/0"}, np.nan, regions.NOT_SEEN),
+        ({}, {"number": ""}, np.nan, regions.NOT_SEEN),
     ],
 )
-def test_a_cost_that_is_not_known_is_missing(tmp_path, more, compiles, per_step):
+def test_a_cost_that_is_not_known_is_missing(tmp_path, more, compiles, per_step, reason):
     found = profile(tmp_path / "a", steps(**more), compilations(**compiles))
     [row] = found.graph_breaks.to_dict("records")
     assert row["where"] == f"a/train.py:{LINE}"
     assert np.isnan([row[name] for name in ("ops_per_step", "ms_per_step")]).all()
     np.testing.assert_equal(row["per_step"], per_step)
+    assert row["cost_reason"] == reason
+    card = found.payload().overview.graph_breaks
+    assert card.table.cell("cost_reason", 0) == reason
     assert "graph_breaks" not in set(found.advice["rule"])
+
+
+def test_a_break_between_steps_has_no_cost(tmp_path):
+    events = steps()
+    for each in events:
+        if each["name"].startswith("ProfilerStep"):
+            each["dur"] = 5
+    [row] = profile(tmp_path / "a", events, compilations()).graph_breaks.to_dict("records")
+    assert np.isnan([row["per_step"], row["ms_per_step"]]).all()
+    assert row["cost_reason"] == regions.NOT_COUNTED
+
+
+def test_without_steps_or_with_several_hosts_no_cost_is_known(tmp_path):
+    recorded, cells = compile_times.unpacked(compilations()), {}
+    found = profile(tmp_path / "a", steps(), compilations())
+    known = (found.run.activity, found.run.trace)
+    [row] = breaks.frame(recorded, cells, *known, found.run.steps.head(0)).to_dict("records")
+    assert row["cost_reason"] == "No step counts in averages."
+    [row] = breaks.frame(recorded, cells, None, None, found.run.steps).to_dict("records")
+    assert row["cost_reason"] == "Costs are known in the trace of a single process alone."
 
 
 def earlier(**more):
@@ -225,10 +251,25 @@ def test_the_finding_and_the_card_name_the_line(tmp_path):
     card = found.payload().overview.graph_breaks
     assert card.table.cell("where", 0).endswith(f"train.py:{LINE}")
     assert card.table.cell("ms_per_step", 0) == pytest.approx(0.2)
+    assert "cost_reason" not in [head.key for head in card.table.columns]
 
 
 def test_without_compilations_there_are_no_rows(tmp_path):
     assert not len(profile(tmp_path / "a", steps(), {}).graph_breaks)
+
+
+def test_graph_breaks_are_cut_between_lines():
+    lines = [f"a/train.py:{number}: {'x' * 100}" for number in range(100)]
+    text = compile_times.listed([*lines, lines[0]])
+    *shown, last = text.splitlines()
+    assert shown == lines[: len(shown)]
+    assert last == f"and {100 - len(shown)} more"
+    assert 0.95 * compile_times.LONGEST_BREAKS < len(text) <= compile_times.LONGEST_BREAKS
+    assert compile_times.listed([*lines[:3], lines[0]]) == "\n".join(lines[:3])
+    row = Compilation("torch", breaks=text)
+    assert compile_times.unpacked(packed([row], 0, 0)).rows == (row,)
+    longer = Compilation("torch", breaks=f"{text}{'x' * 100}")
+    assert not compile_times.unpacked(packed([longer], 0, 0)).rows
 
 
 PROGRAM = """

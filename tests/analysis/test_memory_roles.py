@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import nbprof
+from nbprof.analysis.memory.roles import column
 from nbprof.core.memory_roles import IN_USE, TENSORS
 from tests.support.kineto import Kineto, profile
 from tests.support.profiles import real
@@ -59,7 +60,7 @@ class Training(Kineto):
 def moments(p):
     """Bytes by role after each event."""
     rows = p.memory.roles_over_time
-    used = [f"{role.replace(' ', '_')}_bytes" for role in IN_USE]
+    used = [column(role) for role in IN_USE]
     assert rows[used].sum(axis=1).tolist() == p.memory.timeline["in_use_bytes"].tolist()
     assert (rows[used] >= 0).all(axis=None)
     return rows

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import gzip
 import json
+import sys
+import types
 import weakref
 
 import numpy as np
@@ -30,11 +32,8 @@ def of_this_test_alone(monkeypatch, torch):
     known = {id(each) for part in others for each in part}
 
     def live(torch):
-        modules, optimizers = found(torch)
-        return (
-            [each for each in modules if id(each) not in known],
-            [each for each in optimizers if id(each) not in known],
-        )
+        parts = found(torch)
+        return type(parts)(*([each for each in part if id(each) not in known] for part in parts))
 
     monkeypatch.setattr(torch_tensors, "_live", live)
     yield
@@ -316,3 +315,124 @@ def test_objects_that_cannot_be_read_break_nothing(torch, mlp, record, profile):
     rows = checked(profile(record(training.train)))
     assert set(rows["parameters_bytes"]) == {PARAMETERS}
     del odd, strange
+
+
+HEADS, WIDTH, TOKENS = 2, 16, 6
+
+
+@pytest.fixture
+def generating(torch, monkeypatch):
+    """A model and its caches as those of transformers: one that grows by copies, one of fixed
+    size.
+    """
+
+    class Layer:
+        keys = values = None
+
+        def update(self, keys, values):
+            if self.keys is not None:
+                keys, values = torch.cat([self.keys, keys]), torch.cat([self.values, values])
+            self.keys, self.values = keys.clone(), values.clone()
+
+    class Fixed(Layer):
+        def __init__(self):
+            self.keys, self.values = (torch.zeros(TOKENS, HEADS, WIDTH) for _ in range(2))
+
+        def update(self, keys, values):
+            self.keys[0], self.values[0] = keys[0], values[0]
+
+    class Cache:
+        def __init__(self, layer):
+            self.layers = [layer(), layer()]
+
+    class GenerationMixin:
+        def generate(self, cache):
+            arguments = {"cache": cache}
+            for _ in range(TOKENS):
+                self.forward(**arguments)
+                arguments = self._update_model_kwargs_for_generation(arguments)
+
+        def forward(self, cache):
+            for layer in cache.layers:
+                layer.update(torch.ones(1, HEADS, WIDTH), torch.ones(1, HEADS, WIDTH))
+
+        def _update_model_kwargs_for_generation(self, arguments):
+            return arguments
+
+    caches, utils = types.ModuleType("cache_utils"), types.ModuleType("utils")
+    caches.Cache, utils.GenerationMixin = Cache, GenerationMixin
+    monkeypatch.setitem(sys.modules, "transformers.cache_utils", caches)
+    monkeypatch.setitem(sys.modules, "transformers.generation.utils", utils)
+    return types.SimpleNamespace(
+        model=GenerationMixin(), growing=lambda: Cache(Layer), fixed=lambda: Cache(Fixed)
+    )
+
+
+BYTES_OF_TOKEN = 2 * 2 * 4 * HEADS * WIDTH
+
+
+def test_keys_and_values_that_a_model_caches_while_it_generates(generating, record, profile):
+    original = vars(type(generating.model))["_update_model_kwargs_for_generation"]
+    rows = checked(profile(record(lambda: generating.model.generate(generating.growing()))))
+    sizes = set(rows["kv_cache_bytes"])
+    # After each token; and the longer copies of one layer beside the shorter ones.
+    assert {BYTES_OF_TOKEN * length for length in range(1, TOKENS + 1)} <= sizes
+    assert max(sizes) == BYTES_OF_TOKEN * TOKENS + BYTES_OF_TOKEN // 2 * (TOKENS - 1)
+    assert vars(type(generating.model))["_update_model_kwargs_for_generation"] is original
+
+
+def test_a_cache_that_outlives_the_recording_needs_no_generation(generating, record, profile):
+    held = [generating.fixed()]
+
+    def run():
+        held.append(generating.fixed())
+        for cache in held:
+            generating.model.forward(cache)
+
+    rows = checked(profile(record(run)))
+    # The one from before the recording, then both.
+    assert rows["kv_cache_bytes"].iloc[0] >= BYTES_OF_TOKEN * TOKENS
+    assert rows["kv_cache_bytes"].max() == 2 * BYTES_OF_TOKEN * TOKENS
+    assert held
+
+
+def test_caches_are_noted_up_to_a_limit(generating, record, profile, monkeypatch):
+    monkeypatch.setattr(torch_tensors, "_MOST_CACHED", 4)
+    rows = checked(profile(record(lambda: generating.model.generate(generating.growing()))))
+    assert 0 < rows["kv_cache_bytes"].max() < 2 * BYTES_OF_TOKEN
+
+
+def test_a_cache_that_cannot_be_read_leaves_generation_alone(generating, record, profile):
+    def run():
+        cache = generating.growing()
+        cache.layers = 5
+        generating.model._update_model_kwargs_for_generation({"cache": cache})
+        generating.model.generate(generating.growing())
+
+    rows = checked(profile(record(run)))
+    assert rows["kv_cache_bytes"].max() == 0
+
+
+def test_caches_of_transformers(torch, record, profile):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(
+        hidden_size=HEADS * WIDTH,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=HEADS,
+        num_key_value_heads=HEADS,
+        vocab_size=50,
+    )
+    model = transformers.LlamaForCausalLM(config).eval()
+    prompt = torch.ones(1, 3, dtype=torch.long)
+
+    def sizes(**options):
+        def run():
+            model.generate(prompt, max_new_tokens=TOKENS - 2, do_sample=False, **options)
+
+        p = profile(record(run))
+        assert "KV cache" in set(p.memory.roles["role"])
+        return set(p.memory.roles_over_time["kv_cache_bytes"])
+
+    assert {BYTES_OF_TOKEN * length for length in range(3, TOKENS + 1)} <= sizes()
+    assert max(sizes(cache_implementation="static")) == BYTES_OF_TOKEN * TOKENS

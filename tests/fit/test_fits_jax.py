@@ -14,6 +14,7 @@ import pytest
 import nbprof
 from nbprof.capture.fit.roles import Role
 from nbprof.capture.fit.segments import checkpointed
+from nbprof.capture.fit.xla import compiled_for
 from nbprof.core.errors import NbprofError
 
 
@@ -40,7 +41,19 @@ def test_arguments_outputs_and_temporaries():
     assert fit.fits is True
     assert fit.on(fit.peak_bytes - 1).fits is False
     assert "A call of step of batch 1,024 needs" in repr(fit)
-    assert "Compiled for cpu" in fit._repr_html_()
+    assert "Compiled for the CPU: for a GPU or TPU, XLA fuses ops" in fit._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("platform", "words"),
+    [
+        ("cpu", "Compiled for the CPU: for a GPU or TPU, "),
+        ("gpu", "Compiled for the GPU: for other devices, "),
+        ("neuron", "Compiled for neuron: for other devices, "),
+    ],
+)
+def test_the_platform_of_the_figures_is_named(platform, words):
+    assert compiled_for(platform).startswith(words)
 
 
 def test_a_function_without_jit_and_arrays_are_the_same():

@@ -58,6 +58,8 @@ _SAME = {
         "temporary_bytes",
         "capacity_bytes",
         "spare_bytes",
+        "batch",
+        "largest_batch",
     ),
     **dict.fromkeys(
         ("memory_viewer[module].timeline", "memory_viewer[module].at_peak"),

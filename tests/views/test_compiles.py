@@ -50,6 +50,7 @@ def breaks_of(ms, kernels):
             "ops_per_step": ms,
             "kernels_per_step": kernels,
             "ms_per_step": ms,
+            "cost_reason": ["It did not run." if math.isnan(each) else "" for each in ms],
         }
     )
     return SimpleNamespace(graph_breaks=frames.shaped("graph_breaks", rows))
@@ -58,7 +59,14 @@ def breaks_of(ms, kernels):
 def test_graph_breaks_stand_in_plain_html():
     run = breaks_of([4.5, math.nan], kernels=math.nan)
     html = static._compiler("Graph breaks", graph_breaks.payload(run))
-    for text in ("&lt;lambda&gt;", "net.py:1", "print() cannot", "not known", "of which 1"):
+    for text in (
+        "&lt;lambda&gt;",
+        "net.py:1",
+        "print() cannot",
+        "not known",
+        "of which 1",
+        "It did not run.",
+    ):
         assert text in html
     assert "Kernels" not in html, "there is no device"
     assert "nan" not in html.lower().replace("nanosecond", "")

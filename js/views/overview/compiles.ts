@@ -26,6 +26,7 @@ export function graphBreaksSection(breaks: GraphBreaks, context: ViewContext): H
     "where",
     { key: "reason", grow: true, width: 150 },
     ...costs.map(({ key }) => ({ key, narrow: key !== "ms_per_step" })),
+    { key: "cost_reason", width: 130 },
   ]);
 }
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Set
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -20,6 +20,8 @@ from nbprof.frameworks.register import PYTORCH
 from nbprof.schema import frames
 
 _FRAME = "graph_breaks"
+_NO_TRACE = "Costs are known in the trace of a single process alone."
+_NO_STEPS = "No step counts in averages."
 _IS_RESUMED = re.compile(r":torch_dynamo_resume_in_.*_at_\d+\Z")
 
 
@@ -50,8 +52,13 @@ def frame(
                 by_key[key] = earlier
     if not by_key:
         return frames.empty(_FRAME)
-    costs: dict[str, dict[str, float]] = {}
-    if activity is not None and trace is not None and len(steps):
+    costs: dict[str, dict[str, Any]] = {}
+    if activity is None or trace is None:
+        reason_of_all = _NO_TRACE
+    elif not len(steps):
+        reason_of_all = _NO_STEPS
+    else:
+        reason_of_all = regions.NOT_SEEN
         costs = regions.costs(activity, trace, steps, _resumed(recorded))
     rows = []
     for key, (row, reason) in by_key.items():
@@ -62,7 +69,7 @@ def frame(
                 "function": resumed["function"],
                 "where": location(row.file, int(resumed["line"]), cells),
                 "reason": reason,
-                **costs.get(key, {}),
+                **costs.get(key, {"cost_reason": reason_of_all}),
             }
         )
     table_rows = pd.DataFrame(rows, columns=frames.names(_FRAME)).sort_values(

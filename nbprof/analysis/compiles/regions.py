@@ -32,6 +32,12 @@ _OWN = re.compile(
 """Events of the compiler itself, which are no ops of the program."""
 _COMPILES = re.compile(r".*\(dynamo_timed\)\Z")
 
+NOT_SEEN = "No run of it is found in the trace."
+NOT_COUNTED = "It ran in no step that averages include."
+COMPILING = "Something was compiled there each time."
+NO_GRAPH = "The trace lacks the end of the graph before it, or the start of the one behind it."
+"""Why the cost of a break is unknown."""
+
 Flags = npt.NDArray[np.bool_]
 
 
@@ -72,7 +78,7 @@ def numbers(trace: Trace) -> set[str]:
 def costs(
     activity: Activity, trace: Trace, steps: pd.DataFrame, resumed: Mapping[str, str]
 ) -> dict[str, dict[str, Any]]:
-    """Passes, ops, kernels and time of breaks per step, as far as they are known.
+    """Passes, ops, kernels and time of breaks per step, as far as they are known; else the reason.
 
     Parameters
     ----------
@@ -112,13 +118,15 @@ def costs(
         amounts["kernels_per_step"] = nesting.exclusive(begun)[:count]
     per_key: dict[str, dict[str, Any]] = {}
     for index, key in enumerate(keys.tolist()):
-        rows = np.flatnonzero((code == index) & in_step & ~is_compiling)
+        counted = (code == index) & in_step
+        rows = np.flatnonzero(counted & ~is_compiling)
         if not len(rows):
+            per_key[key] = {"cost_reason": COMPILING if counted.any() else NOT_COUNTED}
             continue
-        per_key[key] = {"per_step": len(rows) / len(steps)}
+        per_key[key] = {"per_step": len(rows) / len(steps), "cost_reason": NO_GRAPH}
         if passes.is_known[rows].all():
             per_step = {name: amount[rows].sum() / len(steps) for name, amount in amounts.items()}
-            per_key[key] |= per_step
+            per_key[key] |= {**per_step, "cost_reason": ""}
     return per_key
 
 

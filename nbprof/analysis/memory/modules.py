@@ -18,11 +18,13 @@ from nbprof.core.errors import NbprofError, ReadError
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Module
 from nbprof.hlo import buffers as hlo_buffers
+from nbprof.hlo.buffers import Assignment
 from nbprof.hlo.hlo import Program
 from nbprof.schema import frames
 
 NO_ASSIGNMENT = "no buffer assignment"
 NOT_READ = "not read, because there are too many programs; open its host separately"
+NO_CAPACITY = "The memory of the device is unknown."
 _MOST_NAMED = 5
 _COLUMNS = ("argument_bytes", "output_bytes", "constant_bytes", "temporary_bytes")
 _PARTS = (
@@ -142,6 +144,7 @@ def _row(
     instructions: object = pd.NA
     peak: Any = pd.NA
     figures: tuple[Any, ...] = (pd.NA,) * 6
+    batch: tuple[Any, ...] = (pd.NA, pd.NA, "")
     try:
         program = Program(module.module.data)
         instructions = len(program)
@@ -153,6 +156,7 @@ def _row(
             peak = seen.peak_bytes
             parts = [seen.bytes_at_peak(category) for category in _PARTS]
             figures = (seen.peak_unpadded_bytes, *parts, seen.total_bytes)
+            batch = _batch(program, assignment, seen.peak_bytes, capacity)
     except ReadError as error:
         note = f"damaged: {error}" if module.module.read else NOT_READ
     time = sum_of_known(times.get((host, module.module.ident), nan) for host in module.hosts)
@@ -163,6 +167,8 @@ def _row(
     of_device: tuple[Any, Any] = (pd.NA, pd.NA)
     if not pd.isna(spare) and (spare >= 0 or isnan(time)):
         of_device = (capacity, spare)
+    elif note == "":
+        batch = (batch[0], pd.NA, NO_CAPACITY)
     return (
         module.name,
         module.module.ident,
@@ -172,9 +178,21 @@ def _row(
         peak,
         *figures,
         *of_device,
+        *batch,
         time,
         note,
     )
+
+
+def _batch(
+    program: Program, assignment: Assignment, peak: int, capacity: int | None
+) -> tuple[Any, ...]:
+    """Batch, largest batch and note of a program."""
+    if capacity is None:
+        return pd.NA, pd.NA, NO_CAPACITY
+    from nbprof.analysis.memory.largest_batch import largest_batch
+
+    return largest_batch(program, assignment, peak, capacity)
 
 
 def roles(modules: pd.DataFrame) -> pd.DataFrame:

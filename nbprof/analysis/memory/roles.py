@@ -180,7 +180,7 @@ def _joined(name: str, parts: list[pd.DataFrame]) -> pd.DataFrame:
 
 def column(role: str) -> str:
     """The column of a role in `p.memory.roles_over_time`."""
-    return re.sub(r"\W+", "_", role) + "_bytes"
+    return re.sub(r"\W+", "_", role).lower() + "_bytes"
 
 
 class _Ops:

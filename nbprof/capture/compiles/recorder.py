@@ -51,7 +51,7 @@ class Compiles:
         return 0
 
     def add(self, framework: str, start_ns: int, duration_ns: int, **facts: Any) -> None:
-        """Store a compilation that has ended; texts are truncated.
+        """Store a compilation that has ended; texts are truncated, but for file and graph breaks.
 
         Parameters
         ----------
@@ -65,7 +65,7 @@ class Compiles:
                 self._left_out += 1
             return
         for name, value in facts.items():
-            if isinstance(value, str) and name != "file":
+            if isinstance(value, str) and name not in ("file", "breaks"):
                 facts[name] = compile_times.short(value)
         row = Compilation(
             framework,

@@ -20,8 +20,9 @@ from nbprof.core.compile_times import (
     MOST_EARLIER,
     UNKNOWN,
     Compilation,
-    short,
+    listed,
 )
+from nbprof.display.wording import shortened
 
 if TYPE_CHECKING:
     from nbprof.capture.compiles.recorder import Compiles
@@ -34,7 +35,7 @@ _LENGTH = re.compile(r"^(?:\d+/\d+(?:_\d+)?: )?len\((?P<path>[A-Za-z_][\w.\[\]'\
 _STEP = re.compile(r"""\.(\w+)|\[(?:'([^']*)'|"([^"]*)"|(\d+))\]""")
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _LONGEST_VALUE, _LONGEST_REASON = 60, 200
-_MOST_BREAKS, _MOST_REASONS = 10, 1_000
+_MOST_REASONS = 1_000
 _REGION = "Torch-Compiled Region: "
 """How Dynamo begins the names of regions in traces."""
 _EXPLANATION = "Explanation:"
@@ -133,16 +134,16 @@ class Watch:
         return getattr(self._module, "graph_break_reasons", [])
 
     def _new_breaks(self) -> str:
-        """The graph breaks since the last compilation: lines of ``file:line: reason``."""
+        """The graph breaks since the last compilation, as `Compilation` has them."""
         new: list[Any] = []
         # `torch._dynamo.reset` clears the list.
         for each in reversed(self._all_breaks()):
-            if each is self._last_break or len(new) >= _MOST_BREAKS:
+            if each is self._last_break:
                 break
-            new.insert(0, each)
+            new.append(each)
         if new:
-            self._last_break = new[-1]
-        return "\n".join(dict.fromkeys(map(_break_line, new)))
+            self._last_break = new[0]
+        return listed(map(_break_line, reversed(new)))
 
 
 def earlier_breaks(module: ModuleType) -> list[Compilation]:
@@ -166,7 +167,7 @@ def earlier_breaks(module: ModuleType) -> list[Compilation]:
         if code is None:
             continue
         file, name, line = code.co_filename, code.co_name, code.co_firstlineno
-        breaks = short(lines.get((file, line), ""))
+        breaks = lines.get((file, line), "")
         for entry in entries._debug_get_cache_entry_list(code):
             number = entry.trace_annotation.removeprefix(_REGION)
             row = Compilation("torch", name, file, line, number=number, breaks=breaks)
@@ -191,8 +192,9 @@ def _break_reason(text: str) -> str:
     lines = text.strip().splitlines() or [""]
     for line in lines[1:]:
         if line.strip().startswith(_EXPLANATION):
-            return line.strip().removeprefix(_EXPLANATION).strip()[:_LONGEST_REASON]
-    return lines[0][:_LONGEST_REASON]
+            explanation = line.strip().removeprefix(_EXPLANATION).strip()
+            return shortened(explanation, _LONGEST_REASON)
+    return shortened(lines[0], _LONGEST_REASON)
 
 
 def _ns(metrics: Any, in_us: str, in_s: str) -> int | None:

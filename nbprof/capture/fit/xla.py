@@ -42,9 +42,22 @@ class Sizes:
         return self.arguments + self.outputs + self.temporaries + self.code
 
 
+_PLATFORMS = {"cpu": "the CPU", "gpu": "the GPU", "tpu": "the TPU"}
+
+
 def compiled_for(platform: str) -> str:
-    """A sentence: for which platform of XLA."""
-    return f"Compiled for {platform}: programs for other devices are fused and laid out anew."
+    """A sentence: for which platform of XLA the figures are.
+
+    Parameters
+    ----------
+    platform : str
+        Its name in XLA.
+    """
+    others = "for a GPU or TPU" if platform == "cpu" else "for other devices"
+    return (
+        f"Compiled for {_PLATFORMS.get(platform, platform)}: {others}, XLA fuses ops and lays out"
+        " arrays otherwise, and the peak may differ."
+    )
 
 
 def only_where_it_runs(platform: str, device: Device) -> None:

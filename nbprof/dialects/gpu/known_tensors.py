@@ -12,7 +12,7 @@ import numpy as np
 
 from nbprof.activity import activity as act
 from nbprof.activity.tables import KnownTensors
-from nbprof.core.memory_roles import GRADIENTS, IN_USE, TENSORS
+from nbprof.core.memory_roles import GRADIENTS, IN_USE, KV_CACHE, TENSORS
 from nbprof.core.trace import Int64s, Trace
 
 _FAMILIES = {
@@ -51,7 +51,7 @@ def table(trace: Trace, facts: Sequence[Mapping[str, Any]], activity: act.Activi
         named = metadata.get(TENSORS)
         if not isinstance(named, dict):
             continue
-        for row in (*_tensors(named), *_gradients(named, trace.epoch_ns)):
+        for row in (*_tensors(named), *_at_times(named, trace.epoch_ns)):
             label = row[1]
             if several:
                 label = f"{name} {label}"
@@ -84,21 +84,23 @@ def _tensors(named: Mapping[str, Any]) -> Iterator[_Row]:
                 yield (each[0], *storage, AT_END)
 
 
-def _gradients(named: Mapping[str, Any], epoch_ns: int) -> Iterator[_Row]:
+def _at_times(named: Mapping[str, Any], epoch_ns: int) -> Iterator[_Row]:
+    """Gradients and caches, which were there at some moments."""
     sets = [
         [storage for storage in map(_storage_of, _list(each)) if storage is not None]
         for each in _list(named.get("sets"))
     ]
-    for each in _list(named.get("gradients")):
-        if not isinstance(each, list) or len(each) != 2:
-            continue
-        time_ns, number = each
-        if not (_fits(time_ns) and _fits(number) and number < len(sets)):
-            continue
-        time = (time_ns - epoch_ns) * 1000
-        if 0 <= time < AT_END:
-            for storage in sets[number]:
-                yield (GRADIENTS, *storage, time)
+    for key, role in (("gradients", GRADIENTS), ("caches", KV_CACHE)):
+        for each in _list(named.get(key)):
+            if not isinstance(each, list) or len(each) != 2:
+                continue
+            time_ns, number = each
+            if not (_fits(time_ns) and _fits(number) and number < len(sets)):
+                continue
+            time = (time_ns - epoch_ns) * 1000
+            if 0 <= time < AT_END:
+                for storage in sets[number]:
+                    yield (role, *storage, time)
 
 
 def _storage_of(values: object) -> tuple[str, int, int] | None:

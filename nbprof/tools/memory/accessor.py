@@ -107,7 +107,8 @@ class Memory(View):
         is its state; allocated by the backward pass and there while an optimizer steps, or freed by
         `zero_grad`, or of TensorFlow by an op of the optimizer, is a gradient; freed by the
         backward pass, or the result of an op that has a gradient, is an activation; allocated and
-        freed in one op or one pass is temporary.
+        freed in one op or one pass is temporary. Keys and values in a cache of transformers are its
+        KV cache, after each token of `generate` and at the end.
         Of tensors that were there before the recording it has the bytes of their storage, without
         what the allocator rounds up.
 

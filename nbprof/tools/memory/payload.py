@@ -54,8 +54,9 @@ _TINTS = {
     "inputs": 1,
     "temporaries": 6,
     "communication": 7,
+    "KV cache": 3,
 }
-"""Tints of roles; what is unknown is grey."""
+"""Tints of roles; what is unknown is grey. Programs that generate have no gradients."""
 _ROLES = ("role", "bytes", "percent", "blocks")
 LEAST_KNOWN = 5.0
 """Percent of the peak of which the role is known, for a chart of roles."""

@@ -207,6 +207,8 @@ def _space(seen: memory_viewer.View, row: dict[Any, Any]) -> ProgramSpace:
     notes = list(seen.notes)
     if not len(timeline):
         notes.append("This program has no temporary buffers here: its buffers are live throughout.")
+    if not seen.space and wording.real(row["capacity_bytes"]) is not None:
+        notes.append(f"Largest batch: {row['batch_note']}")
     return ProgramSpace(
         space=seen.space,
         figures=_figures(seen, row),
@@ -261,7 +263,16 @@ def _figures(seen: memory_viewer.View, row: dict[Any, Any]) -> list[Figure]:
         if spare < 0:
             fits = f"does not fit: {wording.size(-spare)} too little"
         figures.insert(1, bytes_figure("capacity", "Device memory", capacity, fits))
+        figures.insert(2, _largest_batch(row))
     return figures
+
+
+def _largest_batch(row: dict[Any, Any]) -> Figure:
+    batch, largest = wording.real(row["batch"]), wording.real(row["largest_batch"])
+    note = "unknown; see the note"
+    if batch is not None and largest is not None:
+        note = f"{wording.number(largest / batch)} times {wording.number(batch)}; see the note"
+    return figure("largest_batch", "Largest batch, at least", largest, "", 0, note)
 
 
 def _table(rows: pd.DataFrame) -> Table:

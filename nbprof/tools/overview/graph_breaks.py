@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MOST = 12
 """Rows of the table."""
-_WITHOUT_DEVICE = "kernels_per_step"
+_WITHOUT_DEVICE, _REASON = "kernels_per_step", "cost_reason"
 
 
 def payload(run: Run) -> GraphBreaks | None:
@@ -28,15 +28,12 @@ def payload(run: Run) -> GraphBreaks | None:
         return None
     names = frames.names("graph_breaks")
     if rows[_WITHOUT_DEVICE].isna().all():
-        names = [name for name in names if name != _WITHOUT_DEVICE]
+        names.remove(_WITHOUT_DEVICE)
+    if not rows[_REASON].head(MOST).any():
+        names.remove(_REASON)
     notes = [_total(rows)]
     if len(rows) > MOST:
         notes.append(f"{plural(len(rows) - MOST, 'further line')}: `p.graph_breaks` has all.")
-    if rows["ms_per_step"].isna().any():
-        notes.append(
-            "No time: the line did not run in a step that counts, something was compiled there, or"
-            " the trace lacks the end of a graph."
-        )
     columns = [frames.column("graph_breaks", name) for name in names]
     in_words = rows.head(MOST).assign(reason=rows["reason"].replace("", "not known"))
     return GraphBreaks(table=table_of(in_words, columns), notes=notes)
