@@ -263,16 +263,13 @@ def _figures(seen: memory_viewer.View, row: dict[Any, Any]) -> list[Figure]:
         if spare < 0:
             fits = f"does not fit: {wording.size(-spare)} too little"
         figures.insert(1, bytes_figure("capacity", "Device memory", capacity, fits))
-        figures.insert(2, _largest_batch(row))
+        batch, largest = wording.real(row["batch"]), wording.real(row["largest_batch"])
+        # Where it is unknown, a note says why.
+        if batch is not None and largest is not None:
+            times = f"{wording.number(largest / batch)} times {wording.number(batch)}"
+            label, note = "Largest batch, at least", f"{times}; see the note"
+            figures.insert(2, figure("largest_batch", label, largest, "", 0, note))
     return figures
-
-
-def _largest_batch(row: dict[Any, Any]) -> Figure:
-    batch, largest = wording.real(row["batch"]), wording.real(row["largest_batch"])
-    note = "unknown; see the note"
-    if batch is not None and largest is not None:
-        note = f"{wording.number(largest / batch)} times {wording.number(batch)}; see the note"
-    return figure("largest_batch", "Largest batch, at least", largest, "", 0, note)
 
 
 def _table(rows: pd.DataFrame) -> Table:
