@@ -77,7 +77,7 @@ def test_graph_breaks_beyond_the_table_are_counted():
     assert part.table.rows == graph_breaks.MOST
     assert "kernels_per_step" in [head.key for head in part.table.columns]
     assert part.notes == [
-        "Graphs break at 15 lines: 15.00 ms and 15 ops per step between them.",
+        "Graphs break at 15 lines: 15.00 ms and 15 ops per step between graphs.",
         "3 further lines: `p.graph_breaks` has all.",
     ]
     assert graph_breaks.payload(breaks_of([], kernels=[])) is None

@@ -47,7 +47,8 @@ def _total(rows: pd.DataFrame) -> str:
         return f"Graphs break at {lines}."
     if costs.lines < len(rows):
         lines += f", of which {costs.lines:,} with known cost"
+    ops = "op" if costs.ops == 1 else "ops"
     return (
-        f"Graphs break at {lines}: {wording.millis(costs.ms)} and {costs.ops:,.3g} ops per step"
-        " between them."
+        f"Graphs break at {lines}: {wording.millis(costs.ms)} and {costs.ops:,.3g} {ops} per step"
+        " between graphs."
     )
