@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import nbprof
-from nbprof.activity.unit import CALL, RECORDING, Unit
+from nbprof.activity.unit import CALL, MARKED, RECORDING, Unit
 from nbprof.analysis.advice import keras_code
 from nbprof.analysis.contention import sentence
 from nbprof.core.receipt import Receipt
+from nbprof.dialects.iterations import Placed
 from nbprof.sources.recording import CaptureInfo
 from nbprof.tools import dashboard
 from tests.fuzz.values import jax_loop
@@ -177,8 +179,54 @@ def test_all_fixes_of_keras_replace_a_loader():
         "-a()\n+b()",
         "DataLoader(x)",
     ]
-    found = keras_code.in_keras(rows)
+    steps = pd.DataFrame({"kind": ["train"], "start_ms": [0.0], "step_time_ms": [1.0]})
+    found = keras_code.in_keras(rows, steps, None)
     assert found["fix"].tolist()[-2:] == rows["fix"].tolist()[-2:], (
         "other code, and other rules, are left"
     )
     assert all("keras" in fix or "model.fit" in fix for fix in found["fix"].tolist()[:-2])
+
+
+GAPS = "On average 9 ms pass, mostly in **4** of the gaps: validation, checkpoints or logging, for example."
+
+
+@pytest.mark.parametrize(
+    ("kind", "offset_ms", "title"),
+    [
+        # Each iteration begins 3 ms before the first of its two steps.
+        ("predict", -3.0, "Call predict once, for all data"),
+        ("test", -3.0, "Call evaluate once, for all data"),
+        ("train", -3.0, "Do less between steps"),
+        # Its steps are those of another loop: iterations begin within them.
+        ("predict", 0.5, "Do less between steps"),
+    ],
+)
+def test_a_call_of_keras_in_each_iteration_is_named(kind, offset_ms, title):
+    begin = np.arange(6) * 10.0
+    steps = pd.DataFrame(
+        {
+            "kind": kind,
+            "start_ms": np.sort(np.concatenate([begin, begin + 1.5])),
+            "step_time_ms": 1.0,
+        }
+    )
+    start = ((begin + offset_ms) * 1e9).astype(np.int64)
+    iterations = Placed(start, start, start + 10**9, True, MARKED)
+    findings = pd.DataFrame(
+        {
+            "rule": ["periodic", "between_steps"],
+            "title": ["Do less in every 2nd step", "Do less between steps"],
+            "evidence": ["e", GAPS],
+            "fix": ["a", "b"],
+            "refuted_by": ["c", "d"],
+        }
+    )
+    result = keras_code.in_keras(findings, steps, iterations)
+    between = result.set_index("rule").loc["between_steps"]
+    assert between["title"] == title
+    named = title.startswith("Call")
+    assert ("validation" in between["evidence"]) is not named
+    assert ("in each call of" in between["evidence"]) is named
+    assert ("periodic" in set(result["rule"])) is not named
+    # Without a loop, nothing says how often it was called.
+    assert keras_code.in_keras(findings, steps, None)["evidence"].tolist() == ["e", GAPS]

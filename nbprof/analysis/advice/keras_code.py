@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 
+from nbprof.analysis.steps.step_rows import step_bounds
+from nbprof.core.intervals import Intervals
+from nbprof.dialects.iterations import Placed
+
+_FEWEST = 4
+"""Iterations from which on a call in each is a habit."""
+_WITHIN = 0.1
+"""Part of the iterations that may begin within a step, as clocks differ."""
 _WORKERS = (
     "+class Batches(keras.utils.PyDataset):\n"
     "+    def __len__(self):\n"
@@ -44,6 +54,21 @@ TITLES = {
     "loader_workers": "Give the data set more workers",
 }
 
+_CALLS = {"predict": "predict", "test": "evaluate"}
+"""The method that a program calls whose steps are all of one of these kinds."""
+_WHY_BETWEEN = re.compile(r": (?:validation, checkpoints|callbacks, metrics)[^.]*\.")
+_ONE_CALL = {
+    "predict": (
+        "-outputs = [model.predict(x[i : i + 64]) for i in range(0, len(x), 64)]\n"
+        "+outputs = model.predict(x, batch_size=64)  # model(x), if x is one small batch"
+    ),
+    "evaluate": (
+        "-for x, y in batches:\n"
+        "-    model.evaluate(x, y)\n"
+        "+model.evaluate(dataset)  # model.test_on_batch(x, y), if x is one small batch"
+    ),
+}
+
 CATEGORIES = {
     "demanded_file_read": (
         "load in worker processes: a keras.utils.PyDataset with use_multiprocessing=True, a worker"
@@ -63,14 +88,49 @@ CATEGORIES = {
 """
 
 
-def in_keras(findings: pd.DataFrame) -> pd.DataFrame:
+def in_keras(
+    findings: pd.DataFrame, steps: pd.DataFrame, iterations: Placed | None
+) -> pd.DataFrame:
     """The findings of a recording whose steps are batches of Keras.
 
     Parameters
     ----------
-    found : DataFrame
+    findings : DataFrame
         `p.advice`.
+    steps : DataFrame
+        `p.steps.frame` with its column `kind`.
+    iterations : Placed or None
+        Of the loop in which the cell spends its time.
     """
+    findings = _in_fit(findings)
+    kinds = set(steps["kind"])
+    between = findings["rule"] == "between_steps"
+    if not between.any() or len(kinds) > 1 or iterations is None:
+        return findings
+    method = _CALLS.get(kinds.pop())
+    # One call in each iteration: it begins between two steps.
+    begun = Intervals.union(*step_bounds(steps)).index_at(iterations.start) >= 0
+    if method is None or len(begun) < _FEWEST or begun.mean() > _WITHIN:
+        return findings
+    return _in_calls(findings, method)
+
+
+def _in_calls(findings: pd.DataFrame, method: str) -> pd.DataFrame:
+    """The findings of a program that calls `predict` or `evaluate` again and again."""
+    # The first batch of a call takes longer, which is a part of the same.
+    result = findings[findings["rule"] != "periodic"].reset_index(drop=True)
+    between = result["rule"] == "between_steps"
+    why = f": in each call of {method}, Keras prepares the data and what iterates over them anew."
+    result.loc[between, "evidence"] = result.loc[between, "evidence"].str.replace(
+        _WHY_BETWEEN, why, regex=True
+    )
+    result.loc[between, "title"] = f"Call {method} once, for all data"
+    result.loc[between, "fix"] = _ONE_CALL[method]
+    result.loc[between, "refuted_by"] = "one call for all data takes as long as these together"
+    return result
+
+
+def _in_fit(findings: pd.DataFrame) -> pd.DataFrame:
     rows = findings["rule"].isin(list(_FIXES)) & findings["fix"].astype(str).str.contains(
         "DataLoader(", regex=False
     )

@@ -473,8 +473,9 @@ class AdviceFrames(OverviewFrames, HostFrames):
         findings = advice_stated.without(findings, capture.settings, capture.precision, cores)
         if capture.of_keras:
             from nbprof.analysis.advice import keras_code
+            from nbprof.dialects.iterations import placed
 
-            findings = keras_code.in_keras(findings)
+            findings = keras_code.in_keras(findings, self.steps, placed(self.trace))
         times, workers = self._input_times, self._workers
         findings = advice_cores.fitted(
             findings,
