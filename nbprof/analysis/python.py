@@ -116,7 +116,7 @@ class TopFunction(NamedTuple):
     share : float
         Share of the function in the sampled time, 0…1.
     line_share : float
-        Share of the line.
+        Share of the line, or of the call in it where that is known.
     """
 
     function: str
@@ -125,6 +125,11 @@ class TopFunction(NamedTuple):
     call: str
     share: float
     line_share: float
+
+    @property
+    def named_share(self) -> float:
+        """Share of the call or line that is named, or of the function where that has a name."""
+        return self.line_share if self.call or self.function == "<module>" else self.share
 
 
 class PythonUse(NamedTuple):
@@ -330,7 +335,7 @@ class Python:
         # spans and what lies between them.
         points = len(in_spans) >= _ENOUGH
         rows = in_spans if points else rows[self.weight[rows] > 0]
-        weight = np.ones(len(rows)) if points else self.weight[rows]
+        weight = self._point_weight(rows, self.intervals) if points else self.weight[rows]
         total = float(weight.sum())
         if len(rows) < _FEWEST or not total:
             return None
@@ -346,7 +351,8 @@ class Python:
             float(weight[part].sum()) / total for part in (rest, library, framework, idle)
         )
         top, top_library, top_framework, top_waiting = (
-            self.top_function(rows[part]) for part in (rest, library, framework, idle)
+            self.top_function(rows[part], weight[part])
+            for part in (rest, library, framework, idle)
         )
         named = library & self._in_named_library[samples.node[rows]]
         return PythonUse(
@@ -360,8 +366,28 @@ class Python:
             top_framework,
             len(rows),
             float(weight[named].sum()) / total,
-            self.top_function(rows[named]),
+            self.top_function(rows[named], weight[named]),
         )
+
+    def _point_weight(
+        self, rows: npt.NDArray[np.integer], intervals: Intervals | None
+    ) -> Floats:
+        """Nanoseconds that each row stands for as a point in some intervals: the mean pause between
+        samples, and the time it waited for the GIL.
+
+        Code in C that holds the GIL delays the samples that fall into it to its end: by their
+        number alone, such code would be too short, and what gives up the GIL too long.
+        """
+        samples = self.samples
+        if not len(samples.late) or (samples.late[1:] < 0).any():
+            return np.ones(len(rows))
+        late = np.minimum(samples.late[1:], np.diff(samples.at))
+        pause = max(float((np.diff(samples.at) - late).mean()), 1.0)
+        waited = late.astype(np.float64)
+        if intervals is not None:
+            end = samples.at[1:]
+            waited = intervals.covered_until(end) - intervals.covered_until(end - late)
+        return np.asarray(pause + waited[samples.sample[rows] - 1], np.float64)
 
     def blocked(self, intervals: Intervals) -> tuple[float, TopFunction | None]:
         """The part of some time in which the cell's thread waits in `block_until_ready`, and the
@@ -408,10 +434,12 @@ class Python:
         samples = self.samples
         rows = np.flatnonzero(samples.thread == 0)
         rows = rows[intervals.index_at(samples.at[samples.sample[rows]]) >= 0]
-        inside = rows[nodes[samples.node[rows]]]
-        if len(inside) < _ENOUGH:
+        inside = nodes[samples.node[rows]]
+        if np.count_nonzero(inside) < _ENOUGH:
             return 0.0, None
-        return len(inside) / len(rows), self.top_function(inside)
+        weight = self._point_weight(rows, intervals)
+        share = float(weight[inside].sum() / weight.sum())
+        return share, self.top_function(rows[inside], weight[inside])
 
     @cached_property
     def _in_spans(self) -> Flags:
@@ -495,13 +523,16 @@ class Python:
         ]
         return np.array(of_library, np.bool_)[self._line_of_node]
 
-    def top_function(self, kinds: npt.NDArray[np.integer] | None = None) -> TopFunction | None:
-        """The function with most of the time of the cell's thread, or of some rows of it; None if
-        no code of the person was sampled in it.
+    def top_function(
+        self, kinds: npt.NDArray[np.integer] | None = None, weights: Floats | None = None
+    ) -> TopFunction | None:
+        """The function with most of the time of the cell's thread, or of some rows of it with their
+        weights; None if no code of the person was sampled in it.
         """
         samples = self.samples
         rows = np.flatnonzero(samples.thread == 0) if kinds is None else kinds
-        node, weight = self._person[samples.node[rows]], self.weight[rows]
+        weight = self.weight[rows] if weights is None else weights
+        node = self._person[samples.node[rows]]
         node, weight, total = node[node >= 0], weight[node >= 0], float(weight.sum())
         if not total or not len(node) or not weight.sum():
             return None
@@ -518,13 +549,15 @@ class Python:
             len(samples.places),
         )
         name = samples.functions[function]
+        call = samples.places[int(calls.argmax())].call
+        in_line = calls.max() if call else lines[best]
         return TopFunction(
             name.name,
             title(name.file, self.cells),
             best,
-            samples.places[int(calls.argmax())].call,
+            call,
             float(functions[function]) / total,
-            float(lines[best]) / total,
+            float(in_line) / total,
         )
 
     @property

@@ -486,7 +486,8 @@ def _host_verdict(breakdown: Breakdown, parts: dict[str, float]) -> Verdict:
         answer = _bound(breakdown, bound, assessment)
     else:
         answer = _bound_by_part(breakdown, parts, part, assessment)
-    if not breakdown.has_device and contended(breakdown.contention):
+    # What waits without using a core would be no faster on an idle machine.
+    if part != "waiting" and not breakdown.has_device and contended(breakdown.contention):
         return _contended(breakdown, answer)
     return answer
 
@@ -562,8 +563,7 @@ def _explain_compute(breakdown: Breakdown, percent: float) -> tuple[str, str]:
     else:
         work = "compiled library code"
         if use is not None and use.top_library is not None:
-            top = use.top_library
-            in_top = f", {100 * top.line_share:.0f}% of it in {location_text(top)}"
+            in_top = in_location(use.top_library)
     fact = f"{percent:.0f}% of {breakdown.unit.time} is spent in {work}"
     return fact, f"{_time_of(breakdown, percent)}{in_top}.{_busy_cores(breakdown)}"
 
@@ -578,10 +578,7 @@ def _explain_overhead(breakdown: Breakdown, percent: float) -> tuple[str, str]:
     )
     if use is not None and use.top_framework is not None and 2 * outside_ops >= percent:
         fact = f"{percent:.0f}% of {unit.time} is spent in the framework, outside ops"
-        return (
-            fact,
-            f"{_time_of(breakdown, percent)}, most of it in {location_text(use.top_framework)}.",
-        )
+        return fact, f"{_time_of(breakdown, percent)}{in_location(use.top_framework)}."
     fact = (
         f"{percent:.0f}% of {unit.time} is spent by the framework around ops, not in ops that"
         " compute"
@@ -598,9 +595,7 @@ def _explain_overhead(breakdown: Breakdown, percent: float) -> tuple[str, str]:
 def _explain_python(breakdown: Breakdown, percent: float) -> tuple[str, str]:
     """Fact and detail on Python code between ops."""
     use = breakdown.unexplained
-    in_top = ""
-    if use is not None and use.top is not None:
-        in_top = f", {100 * use.top.share:.0f}% of it in {location_text(use.top)}"
+    in_top = in_location(use.top) if use is not None else ""
     fact = f"{percent:.0f}% of {breakdown.unit.time} is Python code"
     return fact, f"{_time_of(breakdown, percent)}{in_top}."
 
@@ -608,9 +603,7 @@ def _explain_python(breakdown: Breakdown, percent: float) -> tuple[str, str]:
 def _explain_waiting(breakdown: Breakdown, percent: float) -> tuple[str, str]:
     """Fact and detail on time in which the process sleeps."""
     use = breakdown.unexplained
-    in_top = ""
-    if use is not None and use.top_waiting is not None:
-        in_top = f", most of it in {location_text(use.top_waiting)}"
+    in_top = in_location(use.top_waiting) if use is not None else ""
     fact = f"for {percent:.0f}% of {breakdown.unit.time} the program waits without using a core"
     return fact, f"{_time_of(breakdown, percent)}{in_top}."
 
@@ -630,6 +623,13 @@ def location_text(top: TopFunction) -> str:
     if function == "<module>":
         location = f"line {top.line} of {top.file}"
     return f"{top.call}, called in {location}" if top.call else location
+
+
+def in_location(top: TopFunction | None) -> str:
+    """The share of the function that took most of some time, as the end of a sentence on it."""
+    if top is None:
+        return ""
+    return f", {100 * top.named_share:.0f}% of it in {location_text(top)}"
 
 
 def _busy_cores(breakdown: Breakdown) -> str:

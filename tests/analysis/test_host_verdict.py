@@ -15,7 +15,7 @@ from nbprof.analysis.advice.evidence import Evidence, HostUse
 from nbprof.analysis.advice.host import NAMES
 from nbprof.analysis.ops.torch_runtime import Runtime
 from nbprof.analysis.python import PythonUse, TopFunction
-from nbprof.analysis.verdict import verdict
+from nbprof.analysis.verdict import in_location, verdict
 from tests.support.kineto import Kineto, profile
 
 AUGMENT = TopFunction("augment", "Cell [3]", 12, "", 0.61, 0.5)
@@ -100,7 +100,7 @@ def python(run, **parts: float):
         (
             {"waiting": 1.0},
             "Waiting",
-            "most of it in numpy.linalg.qr, called in line 2 of Cell [4].",
+            "90% of it in numpy.linalg.qr, called in line 2 of Cell [4].",
         ),
         (
             {"python": 0.4, "library": 0.35, "waiting": 0.25},
@@ -146,6 +146,25 @@ def test_a_machine_that_others_use_is_said_first_and_the_rest_after_it(tmp_path)
     assert verdict(calm).title == "Python-bound"
 
 
+def test_a_program_that_waits_without_a_core_is_not_slowed_by_other_processes(tmp_path):
+    run = profile(tmp_path, on_cpu(10, calls=1, idle_us=85)).run
+    busy = {"cores": 2.0, "own_cores": 0.0, "other_cores": 1.7, "waited_percent": 80.0}
+    answer = verdict(replace(python(run, waiting=1.0), contention=busy))
+    assert answer.title == "Waiting"
+    assert "Expect" not in answer.detail
+
+
+def test_the_share_is_that_of_what_is_named():
+    line = TopFunction("<module>", "Cell [3]", 6, "", 1.0, 0.7)
+    call = TopFunction("augment", "Cell [3]", 12, "numpy.linalg.qr", 0.9, 0.6)
+    assert in_location(line) == ", 70% of it in line 6 of Cell [3]"
+    assert in_location(call) == (
+        ", 60% of it in numpy.linalg.qr, called in augment, Cell [3] line 12"
+    )
+    assert in_location(AUGMENT) == ", 61% of it in augment, Cell [3] line 12"
+    assert in_location(None) == ""
+
+
 def findings(run, host: HostUse) -> dict[str, float]:
     frames = (
         run.answer,
@@ -183,7 +202,7 @@ def test_framework_code_outside_of_ops_is_named_and_is_no_case_of_tiny_ops(tmp_p
     answer = verdict(found)
     assert answer.title == "Overhead-bound"
     assert answer.fact == "90% of step time is spent in the framework, outside ops"
-    assert "most of it in torch.tensor, called in collate, Cell [2] line 2" in answer.detail
+    assert "90% of it in torch.tensor, called in collate, Cell [2] line 2" in answer.detail
     assert "tiny_ops" not in findings(run, HostUse(found.host_parts, use, found.cpu, QUIET))
 
 

@@ -465,6 +465,50 @@ def test_of_intervals_that_are_shorter_than_the_time_between_samples_those_count
     assert found.waiting == 1.0
 
 
+def test_samples_that_waited_for_the_gil_stand_for_that_time_as_well():
+    """Code that holds the GIL for 95 ms is sampled at its end, sleep of 100 ms once in 10 ms."""
+    decode = [(CELL, "<module>", 1, 2, "json.loads")]
+    asleep = [(CELL, "<module>", 1, 3, "time.sleep")]
+    rows, at, late, moment = [], [0], [-1], 0
+    for _ in range(4):
+        for stack, waited in [(decode, 95), *[(asleep, 0)] * 10]:
+            moment += 10 + waited
+            at.append(moment)
+            late.append(waited)
+            rows.append((len(at) - 1, stack, 0, waited))
+    taken = samples(rows, at=at, cpu=np.cumsum(np.maximum(late, 0)), late=np.array(late) * MS)
+    found = Python(taken, {}).use()
+    assert found.waiting == pytest.approx(100 / 205, abs=0.001)
+    assert found.top_waiting.call == "time.sleep"
+    # Of a wait that began before the interval, the part in it counts.
+    ends = taken.at[1::11]
+    part = Intervals(ends - 5 * MS, ends + 100 * MS + 1)
+    assert Python(taken, {}, part).use().waiting == pytest.approx(100 / 115, abs=0.001)
+
+
+def test_the_function_that_waits_most_is_that_of_most_samples():
+    """Of a pause of 90 ms in ops and 10 ms in `load`, only the sample's moment says anything."""
+    load = [("/project/train.py", "load", 1, 2, "time.sleep")]
+    log = [("/project/train.py", "log", 5, 6, "time.sleep")]
+    at = np.cumsum([0, *[90, 10, 10] * 8])
+    rows = [(n, load if n % 3 == 1 else log, 0, 0) for n in range(1, len(at))]
+    taken = samples(rows, at=at, cpu=at * 0)
+    loaded = taken.at[1::3]
+    found = Python(taken, {}, Intervals(loaded - 40 * MS, loaded + 20 * MS + 1)).use()
+    assert found.top_waiting.function == "log"
+    assert found.top_waiting.share == pytest.approx(2 / 3)
+
+
+def test_a_line_with_several_calls_has_the_share_of_the_one_that_is_named():
+    rows = [
+        (n, [(CELL, "<module>", 1, 2, "pickle.loads" if n % 3 else "pickle.dumps")], 0, 10)
+        for n in range(1, 13)
+    ]
+    found = Python(samples(rows), {}).top_function()
+    assert (found.call, found.share) == ("pickle.loads", 1.0)
+    assert found.line_share == pytest.approx(2 / 3)
+
+
 def test_code_of_a_library_is_told_from_a_method_that_may_be_a_frameworks():
     """A method of an array is called by the name of a variable."""
 

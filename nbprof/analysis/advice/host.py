@@ -25,7 +25,7 @@ from nbprof.analysis.rule import (
     Shown,
     Threshold,
 )
-from nbprof.analysis.verdict import location_text
+from nbprof.analysis.verdict import in_location, location_text
 from nbprof.display import wording
 
 PYTHON_CODE = "python_code"
@@ -100,12 +100,9 @@ def _python_code(facts: Facts, limit: Threshold) -> Found | None:
     if host is None or host.python is None or share < limit["moderate"]:
         return None
     gain = share * facts.mean["step_time"] / 100
-    function = ""
-    if host.python.top is not None:
-        function = f", {100 * host.python.top.share:.0f}% of it in {location_text(host.python.top)}"
     text = (
         f"**{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) is spent in Python code"
-        f" outside ops{function}. See p.python.functions for all functions."
+        f" outside ops{in_location(host.python.top)}. See p.python.functions for all functions."
     )
     return Found(text, severity=limit.severity(share), gain_ms=gain, fix=_VECTORIZE)
 
@@ -152,7 +149,7 @@ def _waits(facts: Facts, limit: Threshold) -> Found | None:
     gain = share * facts.mean["step_time"] / 100
     text = (
         f"In **{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) the program waits"
-        f" without using a core, most of it in {location_text(host.python.top_waiting)}."
+        f" without using a core{in_location(host.python.top_waiting)}."
     )
     # A thread that waits records nothing.
     return Found(
@@ -190,9 +187,8 @@ def _library_code(facts: Facts, limit: Threshold) -> Found | None:
     gain = share * facts.mean["step_time"] / 100
     text = (
         f"**{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) is spent in compiled code"
-        f" of libraries outside ops, {100 * top.line_share:.0f}% of it in {location_text(top)}. It"
-        " runs between the ops of the framework: compute it before the loop, in a worker or thread"
-        " beside the loop, or on the device."
+        f" of libraries outside ops{in_location(top)}. It runs between the ops of the framework:"
+        " compute it before the loop, in a worker or thread beside the loop, or on the device."
     )
     return Found(text, severity=limit.severity(share), gain_ms=gain, fix=_BESIDE)
 
