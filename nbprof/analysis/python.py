@@ -330,15 +330,13 @@ class Python:
         """
         samples = self.samples
         rows = self._at_work()
-        in_spans = rows[self._in_spans[samples.sample[rows]]]
-        # A sample stands for the time since the one before, which may have been longer than the
-        # spans and what lies between them.
-        points = len(in_spans) >= _ENOUGH
-        rows = in_spans if points else rows[self.weight[rows] > 0]
-        weight = self._point_weight(rows, self.intervals) if points else self.weight[rows]
-        total = float(weight.sum())
-        if len(rows) < _FEWEST or not total:
+        # The time since the sample before, which may have been longer than the spans and what lies
+        # between them, says nothing of a sample outside of them.
+        rows = rows[self._in_spans[samples.sample[rows]]]
+        if len(rows) < _FEWEST:
             return None
+        weight = self._point_weight(rows, self.intervals)
+        total = float(weight.sum())
         used = np.diff(samples.cpu) >= _IDLE * (1 - waited) * np.diff(samples.at)
         # Threads that wait for work of a pool may use cores meanwhile.
         idle = ~used[samples.sample[rows] - 1] | self._sleeping[samples.node[rows]]

@@ -416,7 +416,9 @@ def test_a_call_is_compiled_code_unless_the_thread_gave_up_the_gil_as_soon_as_it
         late=np.array([-1, 0, 1.15, 1.18, 6, 0, 1.15, 1.18, 6]) * MS,
     )
     found = Python(taken, {}).use()
-    assert (found.python, found.library) == (0.5, 0.5)
+    # Each stands for the pause of 7.92 ms before it, and for its wait.
+    assert found.python == pytest.approx((2 * 7.9175 + 1.15 + 1.18) / 40)
+    assert found.library == pytest.approx(1 - found.python)
     unknown = Python(samples([(n, stack, 0, 9) for n in range(1, 9)]), {}).use()
     assert (unknown.python, unknown.library) == (0.0, 1.0)
 
@@ -437,11 +439,23 @@ def test_few_samples_say_nothing_and_those_from_outside_the_time_do_not_count():
     stack = [(CELL, "<module>", 1, 2)]
     rows = [(n, imports, 0, 9) for n in range(1, 30)] + [(n, stack, 0, 9) for n in range(30, 34)]
     taken = samples(rows)
-    loop = Intervals.union(taken.at[29:30], taken.at[-1:] + 1)
+    loop = Intervals.union(taken.at[29:30] + 1, taken.at[-1:] + 1)
     assert Python(taken, {}, loop).use() is None
     more = samples([*rows, *((n, stack, 0, 9) for n in range(34, 36))])
-    use = Python(more, {}, Intervals.union(more.at[29:30], more.at[-1:] + 1)).use()
+    use = Python(more, {}, Intervals.union(more.at[29:30] + 1, more.at[-1:] + 1)).use()
     assert (use.samples, use.python) == (6, 1.0)
+
+
+def test_samples_in_ops_say_nothing_of_the_time_before_them():
+    """Few samples are in the time without ops, and most of it was before those in ops."""
+    asleep = [(CELL, "<module>", 1, 2, "time.sleep")]
+    op = [(CELL, "<module>", 1, 3, "torch.mm")]
+    taken = samples([(n, op if n % 2 else asleep, 0, 0) for n in range(1, 13)])
+    inside = taken.at[2::2]
+    intervals = Intervals(inside - 2 * MS, inside + 8 * MS)
+    assert Python(taken, {}, intervals).use().waiting == 1.0
+    few = Intervals(inside[:4] - 2 * MS, inside[:4] + 8 * MS)
+    assert Python(taken, {}, few).use() is None
 
 
 def test_a_thread_that_sleeps_waits_whatever_other_threads_use():
