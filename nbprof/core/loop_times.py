@@ -347,7 +347,12 @@ def _inner(times: LoopTimes, outer: int) -> int | None:
     inner = max(indices, key=lambda index: times.loops[index].inside.get(outer, 0), default=None)
     if inner is None:
         return None
-    if times.loops[inner].inside.get(outer, 0) < _INNER_SHARE * around.total_ns:
+    inner_ns = times.loops[inner].inside.get(outer, 0)
+    covered_ns = inner_ns
+    if _over_epochs(around) and inner_ns >= LEAST_SHARE * around.total_ns:
+        # Epochs train and validate, each in a loop.
+        covered_ns = sum(times.loops[index].inside.get(outer, 0) for index in indices)
+    if covered_ns < _INNER_SHARE * around.total_ns:
         return None
     if _is_unit(times, outer) and not _over_epochs(around):
         loop = times.loops[inner]

@@ -145,6 +145,15 @@ def test_an_inner_loop_that_takes_little_of_the_outer_one_is_not_the_unit():
     assert chosen(loops) == 1
 
 
+@pytest.mark.parametrize(("text", "line"), [("for epoch in range(3):", 2), ("for i in a:", 1)])
+def test_an_epoch_of_training_and_validation_is_no_unit(text, line):
+    loops = Builder()
+    loops.add(text, 3, 300)
+    loops.add("for x, y in dataset:", 48, 10, inside={0: 480})
+    loops.add("for x, y in validation:", 16, 20, inside={0: 320})
+    assert chosen(loops) == line
+
+
 def test_the_way_goes_through_a_loop_of_two_phases():
     loops = Builder()
     loops.add("for epoch in range(3):", 3, 320)
