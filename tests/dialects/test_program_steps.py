@@ -270,6 +270,16 @@ def test_a_step_waits_for_what_it_compiles_itself(tmp_path, function):
     assert "compile" in p.advice["rule"].tolist()
 
 
+def test_a_step_waits_for_the_lambda_that_it_compiles_itself(tmp_path):
+    """XLA writes its name differently."""
+    host = Cpu()
+    for i in range(6):
+        host.compiles("<lambda>", 20 * i, 20 * i + 10)
+        host.ran("jit__lambda", 20 * i + 10, 20 * i + 20)
+    p = profile(tmp_path, host.data())
+    assert p.steps.frame["compile_ms"].tolist()[1:] == pytest.approx([10.0] * 5)
+
+
 @pytest.mark.parametrize(("evaluation", "averaged"), [(9, "train_step"), (80, "evaluate")])
 def test_averages_are_of_training_unless_the_rest_takes_far_longer(tmp_path, evaluation, averaged):
     host = Cpu()

@@ -19,7 +19,14 @@ from nbprof.core.trace import Events, Int64s
 from nbprof.dialects.lookups import text_of
 from nbprof.dialects.xplane.grouping import nearest
 from nbprof.dialects.xplane.placed import Placed
-from nbprof.dialects.xplane.programs import LAUNCH, PART_OF_STEP, ProgramSteps, function_of
+from nbprof.dialects.xplane.programs import (
+    LAUNCH,
+    PART_OF_STEP,
+    ProgramSteps,
+    called,
+    function_of,
+    plain,
+)
 from nbprof.dialects.xplane.work_spans import outside
 
 COMPILES = (
@@ -50,14 +57,14 @@ def waited(placed: Placed, work: Work) -> Work:
             suffixes=("", "_step"),
         )
     )
-    called = _functions(placed, piece["event"].to_numpy(np.int64))
+    functions = _functions(placed, piece["event"].to_numpy(np.int64))
     compiled = {host: _of_steps(steps, host) for host in steps.hosts.tolist()}
     kinds = piece["name"].str.rpartition(" ")[0].tolist()
     # Compiling inside a mark belongs to its step.
     waited_for = placed.groups.group[piece["event"].to_numpy(np.int64)] >= 0
     for i, host in enumerate(piece["host"].tolist()):
         if host not in steps.marked:
-            waited_for[i] = not called[i] or called[i] in compiled[host][kinds[i]]
+            waited_for[i] = not functions[i] or functions[i] in compiled[host][kinds[i]]
     piece = piece[waited_for]
     piece = piece.assign(
         start=piece[["start", "begin"]].max(axis=1), end=piece[["end", "end_step"]].min(axis=1)
@@ -96,8 +103,7 @@ def _functions(placed: Placed, rows: Int64s) -> list[str]:
         )
         if len(around):
             of_row[index] = of_known[around[-1]]
-    # All lambdas share one name, which identifies none.
-    return [text_of(trace.names, row)[len(LAUNCH) : -1] for row in of_row.tolist()]
+    return [called(text_of(trace.names, row)) for row in of_row.tolist()]
 
 
 def _name_of(events: Events, rows: Int64s) -> Int64s:
@@ -114,12 +120,13 @@ def _of_steps(steps: ProgramSteps, host: int) -> dict[str, set[str]]:
     )
     has_step = step < len(host_steps)
     module, names = pd.factorize(runs["module"])
-    function = np.array(list(map(function_of, names)), object)[module[has_step]]
+    functions = [plain(function_of(name)) for name in names]
+    function = np.array(functions, object)[module[has_step]]
     in_step = pd.DataFrame(
         {"kind": kind[step[has_step]], "function": function, "step": step[has_step]}
     ).drop_duplicates()
     many = pd.Series(kind).value_counts()
-    equal_names: dict[str, set[str]] = {str(name): {str(name)} for name in many.index}
+    equal_names: dict[str, set[str]] = {str(name): {plain(str(name))} for name in many.index}
     ran = in_step.groupby(["kind", "function"], as_index=False).size()
     for name, function_name, count in ran[["kind", "function", "size"]].itertuples(index=False):
         if count >= PART_OF_STEP * many[name]:
