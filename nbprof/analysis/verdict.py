@@ -56,6 +56,8 @@ ENOUGH = 10
 STEADY = 0.25
 """The largest standard deviation of a steady step time, as a fraction of the mean."""
 
+_BOTH_PERCENT = 5.0
+"""Percent of a unit from which on ops and libraries are both named as what computes."""
 _CONTENDED_PERCENT = 75.0
 """Percent of its runnable time that the program waits for a core, from which on other processes are
 the verdict.
@@ -556,6 +558,13 @@ def _explain_compute(breakdown: Breakdown, percent: float) -> tuple[str, str]:
     cpu, use = breakdown.cpu, breakdown.unexplained
     in_top = ""
     in_ops = breakdown.shares["host_compute"] * cpu.compute if cpu is not None else 0.0
+    in_libraries = percent - in_ops
+    if min(in_ops, in_libraries) >= _BOTH_PERCENT:
+        fact = (
+            f"{percent:.0f}% of {breakdown.unit.time} is spent in ops that compute ({in_ops:.0f}%)"
+            f" and in compiled library code ({in_libraries:.0f}%)"
+        )
+        return fact, f"{_time_of(breakdown, percent)}.{_busy_cores(breakdown)}"
     if cpu is not None and 2 * in_ops >= percent:
         work = "ops that compute"
         if cpu.top_op:
