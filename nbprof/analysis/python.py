@@ -45,6 +45,8 @@ _WAITING = re.compile(
     r"[/\\](?:threading|queue|selectors|socket|ssl|connection|concurrent[/\\]futures[/\\]thread)"
     r"\.py\Z"
 )
+_OUTSIDE = re.compile(r"[/\\](?:selectors|socket|ssl|subprocess)\.py\Z")
+"""Where a thread waits for what is outside of the process."""
 _POOLS = re.compile(
     r"[/\\]multiprocessing[/\\]pool\.py\Z|[/\\]concurrent[/\\]futures[/\\](?:_base|process)\.py\Z"
     r"|[/\\]joblib[/\\]parallel\.py\Z|[/\\]loky[/\\]process_executor\.py\Z"
@@ -151,6 +153,10 @@ class PythonUse(NamedTuple):
         The function of the person's code, and the line and call in it, with most of each.
     samples : int or None
         From how many samples this is known; None where that is not stated.
+    blocked : float
+        The part of `waiting` in calls that only wait: sleep, or a wait for another thread, process
+        or machine. The rest follows from the CPU time of the process, which is also low where other
+        processes take the cores.
     named : float
         The part of `library` in code that is known to be a library's: of its own files, or in a
         call by its name. An array's method may be a framework's.
@@ -169,6 +175,12 @@ class PythonUse(NamedTuple):
     samples: int | None = None
     named: float = 0.0
     top_named: TopFunction | None = None
+    blocked: float = 0.0
+
+    @property
+    def waits_by_itself(self) -> bool:
+        """True if most of the waiting is in calls that only wait."""
+        return 2 * self.blocked >= self.waiting
 
 
 @dataclass
@@ -338,7 +350,7 @@ class Python:
         weight = self._point_weight(rows, self.intervals)
         total = float(weight.sum())
         used = np.diff(samples.cpu) >= _IDLE * (1 - waited) * np.diff(samples.at)
-        # Threads that wait for work of a pool may use cores meanwhile.
+        # Other threads may use cores meanwhile.
         idle = ~used[samples.sample[rows] - 1] | self._sleeping[samples.node[rows]]
         framework = self._in_framework[samples.node[rows]] & ~idle
         library = (
@@ -352,6 +364,8 @@ class Python:
             self.top_function(rows[part], weight[part])
             for part in (rest, library, framework, idle)
         )
+        waits = self._sleeping | self._nodes(lambda each: _WAITING.search(each.file) is not None)
+        blocked = idle & waits[samples.node[rows]]
         named = library & self._in_named_library[samples.node[rows]]
         return PythonUse(
             python,
@@ -365,6 +379,7 @@ class Python:
             len(rows),
             float(weight[named].sum()) / total,
             self.top_function(rows[named], weight[named]),
+            float(weight[blocked].sum()) / total,
         )
 
     def _point_weight(
@@ -481,10 +496,10 @@ class Python:
 
     @cached_property
     def _sleeping(self) -> Flags:
-        """By node: whether it is in `time.sleep`."""
-        return np.array([line.call == "time.sleep" for line in self.samples.places], np.bool_)[
-            self._line_of_node
-        ]
+        """By node: whether it waits for time to pass, or for what is outside of the process."""
+        sleeps = np.array([line.call == "time.sleep" for line in self.samples.places], np.bool_)
+        outside = self._nodes(lambda each: _OUTSIDE.search(each.file) is not None)
+        return np.asarray(sleeps[self._line_of_node] | outside, np.bool_)
 
     @cached_property
     def _in_framework(self) -> Flags:

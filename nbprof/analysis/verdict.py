@@ -488,8 +488,11 @@ def _host_verdict(breakdown: Breakdown, parts: dict[str, float]) -> Verdict:
         answer = _bound(breakdown, bound, assessment)
     else:
         answer = _bound_by_part(breakdown, parts, part, assessment)
-    # What waits without using a core would be no faster on an idle machine.
-    if part != "waiting" and not breakdown.has_device and contended(breakdown.contention):
+    use = breakdown.unexplained
+    if part == "waiting" and use is not None and use.waits_by_itself:
+        # It would be no faster on an idle machine.
+        return answer
+    if not breakdown.has_device and contended(breakdown.contention):
         return _contended(breakdown, answer)
     return answer
 

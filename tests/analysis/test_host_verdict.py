@@ -153,9 +153,19 @@ def test_a_machine_that_others_use_is_said_first_and_the_rest_after_it(tmp_path)
 def test_a_program_that_waits_without_a_core_is_not_slowed_by_other_processes(tmp_path):
     run = profile(tmp_path, on_cpu(10, calls=1, idle_us=85)).run
     busy = {"cores": 2.0, "own_cores": 0.0, "other_cores": 1.7, "waited_percent": 80.0}
-    answer = verdict(replace(python(run, waiting=1.0), contention=busy))
+    asleep, starved = (python(run, waiting=1.0, blocked=part) for part in (0.9, 0.1))
+    answer = verdict(replace(asleep, contention=busy))
     assert answer.title == "Waiting"
     assert "Expect" not in answer.detail
+    # Little CPU time says nothing where others take the cores.
+    assert verdict(replace(starved, contention=busy)).title == "Contended"
+    for found, contention, is_advised in (
+        (asleep, busy, True),
+        (starved, busy, False),
+        (starved, QUIET, True),
+    ):
+        host = HostUse(found.host_parts, found.unexplained, found.cpu, contention)
+        assert ("host_waits" in findings(run, host)) is is_advised
 
 
 def test_the_share_is_that_of_what_is_named():

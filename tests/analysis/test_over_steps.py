@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from nbprof.analysis.advice.over_steps import ordinal
 from nbprof.analysis.steps.periodic import CHANCE, rhythm
+from nbprof.sources.recording import CaptureInfo
 from tests.support import kineto
 from tests.support.kineto import Kineto
 
@@ -71,6 +73,20 @@ def test_time_in_no_event_is_said_to_be_that(tmp_path):
     assert "are in no recorded event" in finding(p, "periodic")["evidence"]
     assert p.steps.frame["other_ms"].mean() > 0.3 * p.steps.frame["step_time_ms"].mean()
     assert finding(p, "other") is None, "it is the same time"
+
+
+@pytest.mark.parametrize(("waited", "found"), [(80.0, False), (40.0, True)])
+def test_processes_that_take_turns_on_a_core_are_no_rhythm_of_the_program(tmp_path, waited, found):
+    p = run(tmp_path, lambda *_: None, extra=2000.0)
+    p.run.capture = CaptureInfo(
+        contention={"cores": 2.0, "own_cores": 0.3, "other_cores": 1.7, "waited_percent": waited}
+    )
+    assert (finding(p, "periodic") is not None) is found
+
+
+@pytest.mark.parametrize(("number", "text"), [(8, "8th"), (11, "11th"), (21, "21st"), (73, "73rd")])
+def test_ordinals(number, text):
+    assert ordinal(number) == text
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from nbprof.analysis.rule import (
     Shown,
     Threshold,
 )
-from nbprof.analysis.verdict import in_location, location_text
+from nbprof.analysis.verdict import contended, in_location, location_text
 from nbprof.display import wording
 
 PYTHON_CODE = "python_code"
@@ -145,6 +145,9 @@ def _waits(facts: Facts, limit: Threshold) -> Found | None:
     if host is None or host.python is None or share < limit["moderate"]:
         return None
     if host.python.top_waiting is None:
+        return None
+    if contended(host.contention) and not host.python.waits_by_itself:
+        # It may have waited for a core.
         return None
     gain = share * facts.mean["step_time"] / 100
     text = (

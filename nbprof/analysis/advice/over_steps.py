@@ -42,7 +42,7 @@ def _periodic(facts: Facts, limit: Threshold) -> Found | None:
     validated = validation(facts, VALIDATED)
     if validated is not None and validated.gain_ms >= limit["cause"] * rhythm.per_step_ms:
         return None
-    nth = f"{rhythm.every}{_SUFFIXES.get(rhythm.every, 'th')}"
+    nth = ordinal(rhythm.every)
     text = (
         f"Every **{nth}** {facts.unit.noun} takes **{wording.millis(rhythm.extra_ms)}** longer than"
         f" the others (**{rhythm.slow}** of **{rhythm.steps}** {facts.unit.plural}):"
@@ -74,8 +74,16 @@ def _periodic(facts: Facts, limit: Threshold) -> Found | None:
     )
 
 
+def ordinal(number: int) -> str:
+    """A number as a place in an order: 8th, 21st."""
+    suffix = "th"
+    if number % 100 not in (11, 12, 13):
+        suffix = _SUFFIXES.get(number % 10, suffix)
+    return f"{number}{suffix}"
+
+
 _MIB = 2**20
-_SUFFIXES = {2: "nd", 3: "rd"}
+_SUFFIXES = {1: "st", 2: "nd", 3: "rd"}
 
 
 def _slow_unrecorded(facts: Facts, limit: Threshold) -> Found | None:
@@ -85,7 +93,7 @@ def _slow_unrecorded(facts: Facts, limit: Threshold) -> Found | None:
     share = 100 * slow.share
     if share < limit["moderate"]:
         return None
-    nth = f"{slow.every}{_SUFFIXES.get(slow.every, 'th')}"
+    nth = ordinal(slow.every)
     often, extra = len(slow.numbers), wording.millis(slow.extra_ms)
     text = f"Every **{nth}** step takes **{extra}** longer than the others"
     title = f"Record what every {nth} step does"

@@ -21,7 +21,7 @@ from nbprof.analysis.input import input_pipeline
 from nbprof.analysis.memory import growth
 from nbprof.analysis.ops import torch_runtime
 from nbprof.analysis.steps import periodic, steps
-from nbprof.analysis.verdict import Breakdown, is_unrecorded
+from nbprof.analysis.verdict import Breakdown, contended, is_unrecorded
 from nbprof.core.guard import guarded
 from nbprof.core.units import join_some
 from nbprof.dialects.environment import origin_ns
@@ -213,11 +213,16 @@ class AdviceFrames(OverviewFrames, HostFrames):
                 covered.steps,
                 covered.chance,
             )
-        return guarded(
+        found = guarded(
             "The search for periodic steps",
             lambda: periodic.find(self.steps, self.trace, rhythm),
             lambda _: None,
         )
+        measured = self.capture.contention if self.capture is not None else {}
+        if found is not None and 2 * found.what_ms < found.extra_ms and contended(measured):
+            # Processes that take turns on a core are slow at equal distances as well.
+            return None
+        return found
 
     def _slowing(self) -> Slowing | None:
         """Steps without the profiler that take longer and longer."""
