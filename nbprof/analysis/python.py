@@ -341,15 +341,17 @@ class Python:
         to 1: so much less CPU time is to be seen of a program that does not wait itself.
         """
         samples = self.samples
-        rows = self._at_work()
+        used = np.diff(samples.cpu) >= _IDLE * (1 - waited) * np.diff(samples.at)
+        rows = self._at_work(used)
         # The time since the sample before, which may have been longer than the spans and what lies
         # between them, says nothing of a sample outside of them.
         rows = rows[self._in_spans[samples.sample[rows]]]
-        if len(rows) < _FEWEST:
+        if len(np.unique(samples.sample[rows])) < _FEWEST:
             return None
-        weight = self._point_weight(rows, self.intervals)
+        # Threads that work at the same time share it.
+        at_once = np.bincount(samples.sample[rows])[samples.sample[rows]]
+        weight = self._point_weight(rows, self.intervals) / at_once
         total = float(weight.sum())
-        used = np.diff(samples.cpu) >= _IDLE * (1 - waited) * np.diff(samples.at)
         # Other threads may use cores meanwhile.
         idle = ~used[samples.sample[rows] - 1] | self._sleeping[samples.node[rows]]
         framework = self._in_framework[samples.node[rows]] & ~idle
@@ -479,9 +481,9 @@ class Python:
         alone = np.bincount(samples.sample, minlength=len(samples.at)) == 1
         return np.asarray((at_once & alone)[samples.sample], np.bool_)
 
-    def _at_work(self) -> npt.NDArray[np.intp]:
+    def _at_work(self, used: Flags) -> npt.NDArray[np.intp]:
         """Rows of the cell's thread; while that waits for other threads, which work, rows of
-        these.
+        these. `used` says before which samples the process used a core.
         """
         samples = self.samples
         of_cell = samples.thread == 0
@@ -489,7 +491,10 @@ class Python:
             samples.node
         ]
         waited_for = (
-            np.isin(samples.sample, samples.sample[of_cell & waits]) & ~of_cell & (self.weight > 0)
+            np.isin(samples.sample, samples.sample[of_cell & waits])
+            & ~of_cell
+            & (self.weight > 0)
+            & used[samples.sample - 1]
         )
         replaced = np.isin(samples.sample, samples.sample[waited_for])
         return np.flatnonzero((of_cell & ~replaced) | waited_for)

@@ -434,6 +434,19 @@ def test_with_several_threads_another_one_may_have_had_the_gil():
     assert Python(taken, {}).use().library == 1.0
 
 
+def test_while_the_cell_waits_threads_that_work_share_the_time():
+    wait = [MODULE, ("/usr/lib/python3.11/threading.py", "wait", 1, 3, "waiter.acquire")]
+    load = [("/project/data.py", "load", 1, 3)]
+    decode = [("/project/data.py", "decode", 8, 9, "PIL.open")]
+    rows = [(n, wait, 0, 0) for n in range(1, 13)]
+    rows += [(n, load, 1, 5) for n in range(1, 9)] + [(n, decode, 2, 5) for n in range(1, 5)]
+    cpu = np.minimum(np.arange(13), 6) * 10
+    found = Python(samples(rows, cpu, ("MainThread", "one", "two")), {}).use()
+    # Six samples of work, four of them of both threads; where no core is used, the cell waits.
+    assert (found.python, found.library, found.waiting) == pytest.approx((4 / 12, 2 / 12, 0.5))
+    assert found.top_waiting.call == "augment"
+
+
 def test_few_samples_say_nothing_and_those_from_outside_the_time_do_not_count():
     imports = [("/lib/framework.py", "load", 1, 2)]
     stack = [(CELL, "<module>", 1, 2)]
