@@ -363,8 +363,7 @@ class Python:
             float(weight[part].sum()) / total for part in (rest, library, framework, idle)
         )
         top, top_library, top_framework, top_waiting = (
-            self.top_function(rows[part], weight[part])
-            for part in (rest, library, framework, idle)
+            self.top_function(rows[part], weight[part]) for part in (rest, library, framework, idle)
         )
         waits = self._sleeping | self._nodes(lambda each: _WAITING.search(each.file) is not None)
         blocked = idle & waits[samples.node[rows]]
@@ -384,9 +383,7 @@ class Python:
             float(weight[blocked].sum()) / total,
         )
 
-    def _point_weight(
-        self, rows: npt.NDArray[np.integer], intervals: Intervals | None
-    ) -> Floats:
+    def _point_weight(self, rows: npt.NDArray[np.integer], intervals: Intervals | None) -> Floats:
         """Nanoseconds that each row stands for as a point in some intervals: the mean pause between
         samples, and the time it waited for the GIL.
 
