@@ -395,11 +395,10 @@ class Python:
             return np.ones(len(rows))
         late = np.minimum(samples.late[1:], np.diff(samples.at))
         pause = max(float((np.diff(samples.at) - late).mean()), 1.0)
-        waited = late.astype(np.float64)
         if intervals is not None:
             end = samples.at[1:]
-            waited = intervals.covered_until(end) - intervals.covered_until(end - late)
-        return np.asarray(pause + waited[samples.sample[rows] - 1], np.float64)
+            late = intervals.covered_until(end) - intervals.covered_until(end - late)
+        return np.asarray(pause + late[samples.sample[rows] - 1], np.float64)
 
     def blocked(self, intervals: Intervals) -> tuple[float, TopFunction | None]:
         """The part of some time in which the cell's thread waits in `block_until_ready`, and the
