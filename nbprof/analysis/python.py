@@ -42,11 +42,9 @@ _PACKAGE = re.compile(
 )
 _FROZEN = re.compile(r"<frozen ([^.>]+)")
 _WAITING = re.compile(
-    r"[/\\](?:threading|queue|selectors|socket|ssl|connection|concurrent[/\\]futures[/\\]thread)"
-    r"\.py\Z"
+    r"[/\\](?:threading|queue|selectors|socket|ssl|subprocess|connection"
+    r"|concurrent[/\\]futures[/\\]thread)\.py\Z"
 )
-_OUTSIDE = re.compile(r"[/\\](?:selectors|socket|ssl|subprocess)\.py\Z")
-"""Where a thread waits for what is outside of the process."""
 _POOLS = re.compile(
     r"[/\\]multiprocessing[/\\]pool\.py\Z|[/\\]concurrent[/\\]futures[/\\](?:_base|process)\.py\Z"
     r"|[/\\]joblib[/\\]parallel\.py\Z|[/\\]loky[/\\]process_executor\.py\Z"
@@ -211,10 +209,8 @@ class Python:
         ]
         other = samples.thread > 0
         weight = np.where(other & (cpu >= 0), np.minimum(cpu, length), length) * share
-        waiting = self._nodes(lambda function: _WAITING.search(function.file) is not None)[
-            samples.node
-        ]
-        return np.where(other & (cpu < 0) & waiting, 0.0, weight)
+        waits = self._waiting[samples.node]
+        return np.where(other & (cpu < 0) & waits, 0.0, weight)
 
     @cached_property
     def functions(self) -> pd.DataFrame:
@@ -352,7 +348,7 @@ class Python:
         at_once = np.bincount(samples.sample[rows])[samples.sample[rows]]
         weight = self._point_weight(rows, self.intervals) / at_once
         total = float(weight.sum())
-        # Other threads may use cores meanwhile.
+        # Threads without Python may use cores meanwhile.
         idle = ~used[samples.sample[rows] - 1] | self._sleeping[samples.node[rows]]
         framework = self._in_framework[samples.node[rows]] & ~idle
         library = (
@@ -365,8 +361,7 @@ class Python:
         top, top_library, top_framework, top_waiting = (
             self.top_function(rows[part], weight[part]) for part in (rest, library, framework, idle)
         )
-        waits = self._sleeping | self._nodes(lambda each: _WAITING.search(each.file) is not None)
-        blocked = idle & waits[samples.node[rows]]
+        blocked = self._sleeping[samples.node[rows]]
         named = library & self._in_named_library[samples.node[rows]]
         return PythonUse(
             python,
@@ -483,12 +478,10 @@ class Python:
         """
         samples = self.samples
         of_cell = samples.thread == 0
-        waits = self._nodes(lambda function: _WAITING.search(function.file) is not None)[
-            samples.node
-        ]
+        waits = self._waiting[samples.node]
         waited_for = (
             np.isin(samples.sample, samples.sample[of_cell & waits])
-            & ~of_cell
+            & ~(of_cell | waits)
             & (self.weight > 0)
             & used[samples.sample - 1]
         )
@@ -497,10 +490,14 @@ class Python:
 
     @cached_property
     def _sleeping(self) -> Flags:
-        """By node: whether it waits for time to pass, or for what is outside of the process."""
+        """By node: whether it waits for time to pass, or for another thread, process or machine."""
         sleeps = np.array([line.call == "time.sleep" for line in self.samples.places], np.bool_)
-        outside = self._nodes(lambda each: _OUTSIDE.search(each.file) is not None)
-        return np.asarray(sleeps[self._line_of_node] | outside, np.bool_)
+        return np.asarray(sleeps[self._line_of_node] | self._waiting, np.bool_)
+
+    @cached_property
+    def _waiting(self) -> Flags:
+        """By node: whether it waits for another thread, process or machine."""
+        return self._nodes(lambda function: _WAITING.search(function.file) is not None)
 
     @cached_property
     def _in_framework(self) -> Flags:

@@ -89,6 +89,12 @@ def host(parts, used=8.0, cpu=SPLIT, **more):
     )
 
 
+def programs_between(count, **parts):
+    """Programs in a step, and what the host did between them, as fractions."""
+    use = PythonUse(0.0, 0.0, 0.0, 0.0, None, None, None)._replace(**parts)
+    return Evidence(programs_per_step=count, host=HostUse({}, use, None, {}))
+
+
 def broken(ms, **more):
     """Graphs that break at a line, for so long in a step of 100 ms."""
     breaks = Breaks(1, ms, 4.0, float("nan"), "step", "train.py:7", "", ms)
@@ -617,6 +623,9 @@ RULES = {
         ({"parts": {"other": 50.0}, "eager_host_percent": 10.1}, False),
     ],
     "jit": [
+        (jax(parts={"other": 60.0}, evidence=programs_between(10, waiting=0.74)), True),
+        (jax(parts={"other": 60.0}, evidence=programs_between(10, waiting=0.76)), False),
+        (jax(parts={"other": 60.0}, evidence=programs_between(10, library=0.76, named=0.76)), False),
         (jax(parts={"other": 15.0}, evidence=Evidence(programs_per_step=10.0)), True),
         (jax(parts={"other": 15.0}, evidence=Evidence(programs_per_step=9.9)), False),
         (jax(parts={"other": 14.9}, evidence=Evidence(programs_per_step=60.0)), False),

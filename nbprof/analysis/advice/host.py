@@ -432,5 +432,7 @@ RULES: tuple[AdviceRule, ...] = (
 )
 NAMES = tuple(rule.name for rule in RULES)
 TINY = ("tiny_ops", "tiny_eager_ops")
+OF_UNEXPLAINED = ("jit",)
+"""Rules of others that need to know what the program did while nothing was recorded."""
 CAUSES_OF_TINY = ("jit", "eager", "unrolled", "tiny_batch", "time_loop", "optimizer_loop")
 """Rules that name the cause of tiny ops."""

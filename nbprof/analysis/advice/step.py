@@ -624,17 +624,24 @@ _MANY_PROGRAMS = Threshold(
 
 def _jit(facts: Facts, limit: Threshold) -> Found | None:
     """A JAX step that consists of many programs: code outside of jit runs op by op."""
-    programs, share = facts.evidence.programs_per_step, facts.percent["other"]
+    programs, host = facts.evidence.programs_per_step, facts.evidence.host
+    between, dispatch = 1.0, 1.0
+    if host is not None and host.python is not None:
+        # One program takes away no wait and no work of libraries, and not all Python.
+        between = max(1 - host.python.waiting - host.python.named, 0.0)
+        dispatch = max(between - host.python.python, 0.0)
+    share = facts.percent["other"] * between
     if not facts.jax or programs is None or programs < limit["programs"] or share < limit["least"]:
         return None
-    time = facts.mean["other"]
+    time = facts.mean["other"] * between
+    gain = facts.mean["other"] * dispatch
     text = (
         f"{facts.unit.a.capitalize()} runs **{programs:,.0f}** compiled programs one after the"
         f" other, most of them of a single op, and **{share:.0f}%** of {facts.unit.time}"
         f" (**{wording.millis(time)}**) passes between them, in Python and dispatch. In one jit"
         " they are one program."
     )
-    return Found(text, severity="high", gain_ms=time if share <= MOST_UNKNOWN else float("nan"))
+    return Found(text, severity="high", gain_ms=gain if share <= MOST_UNKNOWN else float("nan"))
 
 
 _LAST_LOOKED_AT = 5

@@ -610,11 +610,14 @@ class AdviceFrames(OverviewFrames, HostFrames):
             self._no_runtime_figures,
             evidence,
         )
-        of_host = of_host[of_host["rule"].isin(advice_host.NAMES)]
-        if findings["rule"].isin(advice_host.CAUSES_OF_TINY).any():
-            of_host = of_host[~of_host["rule"].isin(advice_host.TINY)]
+        names = advice_host.NAMES
         if self.unexplained is not None:
-            findings = findings[findings["rule"] != "other"]
+            findings = findings[~findings["rule"].isin(("other", *advice_host.OF_UNEXPLAINED))]
+            names = (*names, *advice_host.OF_UNEXPLAINED)
+        of_host = of_host[of_host["rule"].isin(names)]
+        rules = {*findings["rule"], *of_host["rule"]}
+        if not rules.isdisjoint(advice_host.CAUSES_OF_TINY):
+            of_host = of_host[~of_host["rule"].isin(advice_host.TINY)]
         return _largest(findings, of_host)
 
     def _result_waits(self, counted: pd.DataFrame) -> ResultWaits | None:
