@@ -128,6 +128,28 @@ def test_python_in_a_tf_function_is_no_python_of_tf_data(tmp_path, of_the_step):
     assert (callbacks.ms, callbacks.alone_ms) == (pytest.approx(60.0), pytest.approx(60.0))
 
 
+@pytest.mark.parametrize("of_dataset", [True, False])
+def test_python_of_tf_data_is_no_callback_of_the_step_that_waits_for_it(tmp_path, of_dataset):
+    """tf.data calls its function within the step, as the pipeline does not run ahead."""
+    host = PlaneWriter("/host:CPU")
+    main, executor, pipeline = [], [], []
+    for step in range(3):
+        start = step * 100 * MS
+        main.append(host.event("train", start, 100 * MS, step_num=step, _r=1, _pt=1, _p=step))
+        executor.append(
+            host.event("ExecutorState::Process", start + MS, 80 * MS, _ct=1, _c=step, id=step + 7)
+        )
+        executor.append(host.event("PyFunc:PyFunc", start + 2 * MS, 60 * MS))
+        if of_dataset:
+            name = "InstantiatedCapturedFunction::Run"
+            pipeline.append(host.event(name, start, 90 * MS, id=step + 7))
+    host.line("python", main, line_id=1)
+    host.line("pool", executor, line_id=2)
+    host.line("pipeline", pipeline, line_id=3)
+    callbacks = code(profile(tmp_path, xspace(host))).callbacks
+    assert (callbacks is None) is of_dataset
+
+
 def callback_beside(folder, other, length):
     """Steps of 100 ms with Python for 60 of them, and after its first ms an op on another
     thread.

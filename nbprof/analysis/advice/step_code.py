@@ -195,8 +195,8 @@ def _python_calls(activity: Activity) -> _PythonCalls:
     rows = activity.python_calls.frame() if len(activity.python_calls) else _py_funcs(activity)
     if not len(rows):
         return _PythonCalls(rows, np.empty(0, object), rows)
-    # Calls for tf.data belong to no step.
-    rows = rows[rows["event"].isin(activity.work.event)]
+    # Calls for tf.data are of its functions, or belong to no step.
+    rows = rows[~rows["in_dataset"] & rows["event"].isin(activity.work.event)]
     if not len(rows):
         return _PythonCalls(rows, np.empty(0, object), rows)
     return _PythonCalls(
