@@ -42,6 +42,9 @@ STAGE = {"_ipl_stage_id": 1, "_ipl_stage_name": "nbprof.steps", "_ipl_stage_cat"
 category of the stage is unknown.
 """
 
+GIVEN_UP = {"nbprof_given_up": 1}
+"""Arguments of a span that was opened for a step and became none, in XSpace files."""
+
 
 def stage(name: str) -> dict[str, object]:
     """`STAGE` for a span of another name."""

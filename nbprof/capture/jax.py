@@ -15,6 +15,7 @@ from typing import Any
 
 from nbprof.capture import notes
 from nbprof.capture.clock import (
+    GIVEN_UP,
     GRAIN_WAIT,
     WAIT,
     ContextSpan,
@@ -344,6 +345,7 @@ class _Annotation:
 
     def close(self, step: int | None, batches: int = 1) -> None:
         del batches
-        if step is not None and self._late:
-            self._span.set_metadata(_r=1, step_num=step)
+        if self._late:
+            metadata = GIVEN_UP if step is None else {"_r": 1, "step_num": step}
+            self._span.set_metadata(**metadata)
         self._span.__exit__(None, None, None)

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from nbprof.capture import notes, tensorflow_npu, tensorflow_variables
-from nbprof.capture.clock import WAIT, ContextSpan, Marker, Span, StepClock, stage
+from nbprof.capture.clock import GIVEN_UP, WAIT, ContextSpan, Marker, Span, StepClock, stage
 from nbprof.capture.describe import keras_version
 from nbprof.capture.options import POINTS, Options
 from nbprof.capture.patches import Patches
@@ -264,6 +264,8 @@ class _TraceSpan:
         if step is not None:
             extra = {"batches": batches} if batches > 1 else {}
             self._trace.set_metadata(step_num=step, _r=1, **extra)
+        else:
+            self._trace.set_metadata(**GIVEN_UP)
         self._trace.__exit__(None, None, None)
 
 

@@ -382,6 +382,10 @@ def jax_profile(tmp_path: Path) -> Profile:
         events.append(host.event("update", (t + 200) * US, 600 * US))
         events.append(host.event("PjitFunction(f)", (t + 210) * US, 50 * US))
         events.append(host.event("handle arguments", (t + 220) * US, 10 * US))
+    # No step came, as where another framework's optimizer was awaited.
+    events.append(host.event("test", 0, STEPS * STEP_US * US, nbprof_given_up=1))
+    for step in range(STEPS):
+        t = step * STEP_US
         for number, name in enumerate(("tanh.1", "mul.2")):
             stats = {"hlo_op": name, "hlo_module": "jit_f", "program_id": 7}
             ops.append(host.event(name, (t + 300 + 200 * number) * US, 150 * US, **stats))

@@ -19,6 +19,8 @@ from nbprof.dialects.xplane import opnames
 from nbprof.dialects.xplane.placed import Placed
 
 _KIND = "TraceAnnotation"
+_GIVEN_UP = "nbprof_given_up"
+"""The argument of spans that nbprof opened for a step, and that became none."""
 
 
 def ranges(placed: Placed, activity: act.Activity) -> Ranges:
@@ -40,6 +42,8 @@ def ranges(placed: Placed, activity: act.Activity) -> Ranges:
         return not opnames.parse(name).category
 
     chosen_rows = rows_that(trace, rows, is_personal)
+    is_given_up = trace.arg(_GIVEN_UP, rows=chosen_rows) != -1
+    given_up, chosen_rows = chosen_rows[is_given_up], chosen_rows[~is_given_up]
     chosen_rows = np.setdiff1d(
         chosen_rows[trace.events.duration[chosen_rows] > 0],
         activity.functions.event,
@@ -48,7 +52,8 @@ def ranges(placed: Placed, activity: act.Activity) -> Ranges:
     if not len(chosen_rows):
         return Ranges.empty()
     around_steps = rows_that(trace, rows, lambda name: name in marked)
-    chosen_rows = _in_no_other(placed, rows, chosen_rows, around_steps)
+    around = np.union1d(around_steps, given_up)
+    chosen_rows = _in_no_other(placed, rows, chosen_rows, around)
     if len(chosen_rows):
         return table(trace, chosen_rows, placed.host, _KIND, activity)
     return Ranges.empty()
