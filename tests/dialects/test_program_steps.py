@@ -241,6 +241,15 @@ def test_compiling_another_program_while_steps_run_is_no_part_of_them(tmp_path):
     assert "compile" not in p.advice["rule"].tolist()
 
 
+def test_compiling_another_lambda_while_steps_run_is_no_part_of_them(tmp_path):
+    """All lambdas have one name, and between the runs of programs there is a little time."""
+    host = Cpu()
+    for i in range(10):
+        host.ran("jit__lambda", 10 * i, 10 * i + 9.9, called=i / 10)
+    host.compiles("<lambda>", 12, 55)
+    assert not profile(tmp_path, host.data()).steps.frame["compile_ms"].gt(0).any()
+
+
 def test_an_evaluation_compiled_on_the_way_is_work_of_the_host(tmp_path):
     """The step behind it waits for it, but compiles nothing: `shapes change` would be wrong."""
     host = Cpu()

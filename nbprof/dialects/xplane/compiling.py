@@ -9,6 +9,7 @@ the program, and while no program runs; otherwise it is work of the host like an
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
@@ -38,6 +39,8 @@ COMPILES = (
     "backend_compile",
 )
 """Names of XLA's compiling of a program in TensorFlow and in JAX; its parts are inside."""
+_LAMBDA = plain("<lambda>")
+"""The name of all lambdas: the program of another one may be compiled while a step runs."""
 
 
 def waited(placed: Placed, work: Work) -> Work:
@@ -65,15 +68,30 @@ def waited(placed: Placed, work: Work) -> Work:
     for i, host in enumerate(piece["host"].tolist()):
         if host not in steps.marked:
             waited_for[i] = not functions[i] or functions[i] in compiled[host][kinds[i]]
-    piece = piece[waited_for]
+    is_lambda = np.array([function == _LAMBDA for function in functions], np.bool_)
+    is_lambda &= ~piece["host"].isin(steps.marked).to_numpy(np.bool_)
+    piece, is_lambda = piece[waited_for], is_lambda[waited_for]
     piece = piece.assign(
         start=piece[["start", "begin"]].max(axis=1), end=piece[["end", "end_step"]].min(axis=1)
     )
+    piece = piece[~is_lambda | _mostly_idle(steps, piece)]
     waits = Work.of(piece)
     parts = [work.with_(cls=np.where(compiling, act.HOST_COMPUTE, work.cls))]
     for host in pd.unique(waits.host).tolist():
         parts.append(outside(_busy(steps, host), waits.take(waits.host == host)))
     return Work.concat(parts)
+
+
+def _mostly_idle(steps: ProgramSteps, piece: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """By row: whether programs run in less than half of its time."""
+    idle = np.ones(len(piece), np.bool_)
+    host = piece["host"].to_numpy(np.int64)
+    start, end = (piece[bound].to_numpy(np.int64) for bound in ("start", "end"))
+    for each in np.unique(host).tolist():
+        busy, rows = _busy(steps, each), host == each
+        covered = busy.covered_until(end[rows]) - busy.covered_until(start[rows])
+        idle[rows] = 2 * covered < end[rows] - start[rows]
+    return idle
 
 
 def _functions(placed: Placed, rows: Int64s) -> list[str]:
