@@ -112,7 +112,7 @@ class Training:
 def roles(p) -> pd.DataFrame:
     """Bytes by role after each event."""
     rows = p.memory.roles_over_time
-    used = [f"{role.replace(' ', '_')}_bytes" for role in IN_USE]
+    used = [f"{role.lower().replace(' ', '_')}_bytes" for role in IN_USE]
     assert rows[used].sum(axis=1).tolist() == p.memory.timeline["in_use_bytes"].tolist()
     assert (rows[used] >= 0).all(axis=None)
     return rows
