@@ -70,7 +70,7 @@ def checked(p):
     rows, timeline = p.memory.roles_over_time, p.memory.timeline
     if not len(timeline):
         pytest.skip("this build of TensorFlow records no allocations on the CPU")
-    used = rows[[f"{role.replace(' ', '_')}_bytes" for role in IN_USE]]
+    used = rows[[f"{role.lower().replace(' ', '_')}_bytes" for role in IN_USE]]
     assert used.sum(axis=1).tolist() == timeline["in_use_bytes"].tolist()
     assert (used >= 0).all(axis=None)
     assert p.memory.roles["bytes"].sum() == p.memory.summary["peak_bytes"].iloc[0]
