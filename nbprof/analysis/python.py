@@ -342,12 +342,18 @@ class Python:
         # The time since the sample before, which may have been longer than the spans and what lies
         # between them, says nothing of a sample outside of them.
         rows = rows[self._in_spans[samples.sample[rows]]]
-        if len(np.unique(samples.sample[rows])) < _FEWEST:
+        if not len(rows):
             return None
         # Threads that work at the same time share it.
         at_once = np.bincount(samples.sample[rows])[samples.sample[rows]]
         weight = self._point_weight(rows, self.intervals) / at_once
         total = float(weight.sum())
+        sampled = np.unique(samples.sample[rows])
+        late = self._late(self.intervals)
+        # A few say enough where code that held the GIL delayed them for most of the time.
+        enough = late is not None and 2 * late[sampled - 1].sum() >= self._spans_ns
+        if len(sampled) < _FEWEST and not enough:
+            return None
         # Threads without Python may use cores meanwhile.
         idle = ~used[samples.sample[rows] - 1] | self._sleeping[samples.node[rows]]
         framework = self._in_framework[samples.node[rows]] & ~idle
@@ -386,14 +392,25 @@ class Python:
         number alone, such code would be too short, and what gives up the GIL too long.
         """
         samples = self.samples
-        if not len(samples.late) or (samples.late[1:] < 0).any():
+        late = self._late(intervals)
+        if late is None:
             return np.ones(len(rows))
-        late = np.minimum(samples.late[1:], np.diff(samples.at))
-        pause = max(float((np.diff(samples.at) - late).mean()), 1.0)
-        if intervals is not None:
-            end = samples.at[1:]
-            late = intervals.covered_until(end) - intervals.covered_until(end - late)
+        waited = np.minimum(samples.late[1:], np.diff(samples.at))
+        pause = max(float((np.diff(samples.at) - waited).mean()), 1.0)
         return np.asarray(pause + late[samples.sample[rows] - 1], np.float64)
+
+    def _late(self, intervals: Intervals | None) -> Int64s | None:
+        """Nanoseconds in some intervals that each sample but the first waited for the GIL; None if
+        unknown.
+        """
+        samples = self.samples
+        if not len(samples.late) or (samples.late[1:] < 0).any():
+            return None
+        late = np.minimum(samples.late[1:], np.diff(samples.at))
+        if intervals is None:
+            return np.asarray(late, np.int64)
+        end = samples.at[1:]
+        return intervals.covered_until(end) - intervals.covered_until(end - late)
 
     def blocked(self, intervals: Intervals) -> tuple[float, TopFunction | None]:
         """The part of some time in which the cell's thread waits in `block_until_ready`, and the
@@ -446,6 +463,13 @@ class Python:
         weight = self._point_weight(rows, intervals)
         share = float(weight[inside].sum() / weight.sum())
         return share, self.top_function(rows[inside], weight[inside])
+
+    @property
+    def _spans_ns(self) -> int:
+        """Length of the time that was sampled, or of the intervals."""
+        if self.intervals is None:
+            return int(self.samples.at[-1] - self.samples.at[0])
+        return self.intervals.total()
 
     @cached_property
     def _in_spans(self) -> Flags:

@@ -459,6 +459,22 @@ def test_few_samples_say_nothing_and_those_from_outside_the_time_do_not_count():
     assert (use.samples, use.python) == (6, 1.0)
 
 
+@pytest.mark.parametrize(("late", "python"), [(100, 1.0), (40, None)])
+def test_few_samples_say_enough_where_code_that_held_the_gil_delayed_them(late, python):
+    stack = [(CELL, "<module>", 1, 2, "json.dumps")]
+    moments = [0, 101, 202, 303]
+    taken = samples(
+        [(n, stack, 0, 100) for n in range(1, 4)],
+        at=moments,
+        cpu=np.array(moments),
+        late=np.array([-1, late, late, late]) * MS,
+    )
+    # Of pauses of 1 ms, or of 61 in which nothing is known.
+    loop = Intervals(taken.at[1:] - 100 * MS, taken.at[1:] + 1)
+    use = Python(taken, {}, loop).use()
+    assert (use.python + use.library if use is not None else None) == python
+
+
 def test_samples_in_ops_say_nothing_of_the_time_before_them():
     """Few samples are in the time without ops, and most of it was before those in ops."""
     asleep = [(CELL, "<module>", 1, 2, "time.sleep")]
