@@ -335,7 +335,11 @@ def test_only_ops_that_assign_make_earlier_memory_of_a_variable(tmp_path):
     assert rows["parameters_bytes"].tolist() == [0] * (2 * STEPS - 3) + [300 * KIB] * 2
 
 
-@pytest.mark.parametrize("text", ["", "{", "7", '{"tensors": 3}', '{"tensors": [["parameters"]]}'])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "7", "[" * 100_000, '{"tensors": 3}', '{"tensors": [["parameters"]]}'],
+    ids=range(6),
+)
 def test_damaged_statements_name_nothing(tmp_path, text):
     plane = PlaneWriter("nbprof", {TENSORS: text})
     rows = roles(profile(tmp_path, on_cpu().encode(plane)))

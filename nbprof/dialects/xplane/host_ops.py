@@ -21,6 +21,7 @@ from nbprof.dialects.lookups import codes_by_name, names_that
 from nbprof.dialects.xplane import notes, opnames
 from nbprof.dialects.xplane.grouping import CALLED_BY_DATASET, inherit, of_calls
 from nbprof.dialects.xplane.placed import Flags, Placed
+from nbprof.dialects.xplane.programs import EAGER_CALL
 from nbprof.hlo.category import CALLS_PYTHON
 from nbprof.hlo.programs import Programs
 
@@ -127,7 +128,6 @@ def _called_by_dataset(placed: Placed) -> Flags:
 
 
 _EXECUTOR = "ExecutorState::Process"
-_EAGER_CALL = "EagerLocalExecute: "
 # Functions, and what builds a pipeline or hands on its elements.
 _NO_OP = re.compile(r"__|MakeIterator|Iterator|\w*Dataset(V\d+)?\Z")
 
@@ -162,11 +162,11 @@ def eager_runs(placed: Placed, activity: act.Activity) -> HostOps:
 
 def _eager_op(name: str) -> str:
     """The op that a call runs: `MatMul` of "EagerLocalExecute: MatMul"."""
-    return name.removeprefix(_EAGER_CALL)
+    return name.removeprefix(EAGER_CALL)
 
 
 def _runs_op(name: str) -> bool:
-    return name.startswith(_EAGER_CALL) and not _NO_OP.match(_eager_op(name))
+    return name.startswith(EAGER_CALL) and not _NO_OP.match(_eager_op(name))
 
 
 def _bare_calls(placed: Placed, activity: act.Activity) -> Int64s:

@@ -7,9 +7,8 @@ import numpy as np
 from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects.lookups import rows_that
 from nbprof.dialects.tensorcores import op_is_eligible
-from nbprof.dialects.xplane.programs import LAUNCH, called, function_of, plain
+from nbprof.dialects.xplane.programs import EAGER_CALL, LAUNCH, called, function_of, plain
 
-_EAGER_CALL = "EagerLocalExecute: "
 _FUNCTION = "__inference_"
 """How TensorFlow names a traced `tf.function`."""
 _PRODUCTS = (
@@ -39,9 +38,9 @@ def find(trace: Trace, rows: Int64s) -> Int64s:
     def computes(name: str) -> bool:
         if name.startswith(LAUNCH):
             return called(name) in with_products
-        if not name.startswith(_EAGER_CALL):
+        if not name.startswith(EAGER_CALL):
             return False
-        op = name.removeprefix(_EAGER_CALL)
+        op = name.removeprefix(EAGER_CALL)
         return op.startswith(_FUNCTION) or op_is_eligible(op, op)
 
     return np.sort(rows_that(trace, rows, computes))

@@ -80,6 +80,8 @@ _EXECUTES = (
     "CommonPjRtLoadedExecutable::Exec",
     "GpuExecutable::ExecuteThunks",
 )
+EAGER_CALL = "EagerLocalExecute: "
+"""Prefix of TensorFlow's calls of single ops, and of functions."""
 LAUNCH = "PjitFunction("
 # An instruction of this opcode, as it stands in the bytes of a program.
 _LOOP = b"\x12\x05while"

@@ -38,7 +38,7 @@ def _facts(trace: Trace, host: str) -> dict[str, object]:
         if plane.host == host and isinstance(text, str):
             try:
                 return {TENSORS: json.loads(text)}
-            except ValueError:
+            except (ValueError, RecursionError):
                 return {}
     return {}
 
